@@ -49,7 +49,7 @@ const (
 //
 //	deliver (gateway's goroutine) → stack → tcpPacket, udpPacket: new flows → a goroutine each: dial, then relay
 type engine struct {
-	plan   *plan
+	plan   *Plan
 	tune   *tuning
 	log    *slog.Logger
 	flows  *flowTable
@@ -89,13 +89,13 @@ func (e *engine) configure() error {
 	if err := e.stack.CreateNIC(nicID, e.link); err != nil {
 		return fmt.Errorf("make gateway interface: %s", err)
 	}
-	for _, a := range []netip.Addr{e.plan.gateway, e.plan.alias} {
+	for _, a := range []netip.Addr{e.plan.Gateway, e.plan.Alias} {
 		if !a.IsValid() {
 			continue
 		}
 		pa := tcpip.ProtocolAddress{
 			Protocol:          ipv4.ProtocolNumber,
-			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.plan.subnet.Bits()},
+			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.plan.Subnet.Bits()},
 		}
 		if err := e.stack.AddProtocolAddress(nicID, pa, stack.AddressProperties{}); err != nil {
 			return fmt.Errorf("add gateway address %s: %s", a, err)
@@ -108,7 +108,7 @@ func (e *engine) configure() error {
 	if err := e.stack.SetSpoofing(nicID, true); err != nil {
 		return fmt.Errorf("open gateway interface: %s", err)
 	}
-	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.plan.subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.plan.subnet.Bits(), 32))))
+	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.plan.Subnet.Bits(), 32))))
 	if err != nil {
 		return fmt.Errorf("set gateway route: %w", err)
 	}
@@ -178,7 +178,7 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 	} else {
 		guest = newGuestUDP(wq, ep)
 	}
-	err = ep.Bind(fullAddress(netip.AddrPortFrom(e.plan.gateway, 0)))
+	err = ep.Bind(fullAddress(netip.AddrPortFrom(e.plan.Gateway, 0)))
 	if err == nil {
 		err = ep.Connect(fullAddress(to))
 	}

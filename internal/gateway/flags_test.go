@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 			if c.o.Mode == "" {
 				c.o.Mode = network.ModeShared
 			}
-			_, err := c.o.Facts()
+			_, err := c.o.Plan()
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -130,7 +130,7 @@ func TestNoHostLoopback(t *testing.T) {
 				t.Error("dialled")
 				return nil, net.ErrClosed
 			}})
-			assert.False(t, n.plan.alias.IsValid())
+			assert.False(t, n.plan.Alias.IsValid())
 			raw := newRawGuest(t, n, mac1)
 			ip, _ := raw.lease()
 			// Nor does the gateway take what is sent to it all the same, by its MAC address.
@@ -144,7 +144,7 @@ func TestNoHostLoopback(t *testing.T) {
 			assert.Empty(t, a.Answer)
 			assert.Len(t, resolve(t, g, "gateway.internal.", false).Answer, 1)
 			o.Reservations = []network.Reservation{reserve(mac1, aliasIP.String())}
-			_, err := o.Facts()
+			_, err := o.Plan()
 			assert.NoError(t, err)
 		})
 	}

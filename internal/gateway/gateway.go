@@ -55,7 +55,7 @@ type gateway struct {
 	// What the daemon has sent so far, and from KindStart on what was made of it.
 	cfg     Config
 	leases  []dhcp.Lease
-	plan    plan
+	plan    Plan
 	engine  *engine
 	dhcp    *dhcp.Server // nil without DHCP
 	dns     *dns.Server  // nil without a name server
@@ -98,11 +98,11 @@ func (g *gateway) stats() stats {
 
 // start makes the servers and the stack of what the daemon has sent.
 func (g *gateway) start() (err error) {
-	if g.plan, err = newPlan(g.cfg); err != nil {
+	if g.plan, err = g.cfg.Plan(); err != nil {
 		return err
 	}
-	g.out.max = g.plan.maxFrame() // nothing is sent before
-	if g.plan.dhcpStart.IsValid() {
+	g.out.max = g.plan.MaxFrame() // nothing is sent before
+	if g.plan.DHCPStart.IsValid() {
 		g.dhcp = dhcp.New(g.dhcpConfig(g.leases))
 	}
 	if g.plan.dns {
@@ -155,8 +155,8 @@ func (g *gateway) handleDNS(src uint64, d datagram) {
 }
 
 // maxDatagram is the longest UDP payload that the gateway's own services send, in bytes: what fits the MTU.
-func (p *plan) maxDatagram() int {
-	return min(p.mtu, defaultMTU) - header.IPv4MinimumSize - header.UDPMinimumSize
+func (p *Plan) maxDatagram() int {
+	return min(p.MTU, defaultMTU) - header.IPv4MinimumSize - header.UDPMinimumSize
 }
 
 // sendUDP sends a datagram of the gateway's own services.
@@ -167,10 +167,10 @@ func (g *gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort,
 	}
 	var h [frame.MinLen + header.IPv4MinimumSize + header.UDPMinimumSize]byte
 	header.Ethernet(h[:]).Encode(&header.EthernetFields{
-		SrcAddr: tcpip.LinkAddress(g.plan.mac), DstAddr: tcpip.LinkAddress(mac), Type: header.IPv4ProtocolNumber,
+		SrcAddr: tcpip.LinkAddress(g.plan.MAC), DstAddr: tcpip.LinkAddress(mac), Type: header.IPv4ProtocolNumber,
 	})
 	ip, u := header.IPv4(h[frame.MinLen:]), header.UDP(h[frame.MinLen+header.IPv4MinimumSize:])
-	from, to := tcpip.AddrFrom4(g.plan.gateway.As4()), tcpip.AddrFrom4(dst.Addr().As4())
+	from, to := tcpip.AddrFrom4(g.plan.Gateway.As4()), tcpip.AddrFrom4(dst.Addr().As4())
 	ip.Encode(&header.IPv4Fields{
 		TotalLength: uint16(len(h) - frame.MinLen + len(payload)),
 		TTL:         64, Protocol: uint8(header.UDPProtocolNumber), SrcAddr: from, DstAddr: to,

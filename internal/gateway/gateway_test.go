@@ -28,7 +28,7 @@ import (
 func TestOnlyGateway(t *testing.T) {
 	n := start(t, Config{}, tuning{})
 	g := newRawGuest(t, n, mac1)
-	gwMAC := n.plan.mac
+	gwMAC := n.plan.MAC
 	p := fakeguest.UDPPacket
 	from, to := netip.AddrPortFrom(guestIP, 4000), netip.AddrPortFrom(aliasIP, 9)
 	ip := func(src, dst netip.Addr, body []byte) []byte {
@@ -99,7 +99,7 @@ func TestGatewayAsks(t *testing.T) {
 		p := g.expect(patience, func(p *fakeguest.Packet) bool { return p.Type == fakeguest.TypeARP && p.DstIP == src })
 		require.NotNil(t, p, to)
 		assert.Equal(t, gatewayIP, p.SrcIP, to)
-		g.send(g.eth(n.plan.mac, 0x0806, g.arp(fakeguest.ARPReply, src, gatewayIP)))
+		g.send(g.eth(n.plan.MAC, 0x0806, g.arp(fakeguest.ARPReply, src, gatewayIP)))
 		p = g.expect(patience, func(p *fakeguest.Packet) bool { return p.Type == fakeguest.TypeIPv4 })
 		require.NotNil(t, p, to)
 		assert.Equal(t, to, p.SrcIP)
@@ -149,7 +149,7 @@ func TestNoWayOut(t *testing.T) {
 // resolve asks the gateway's DNS server over UDP or TCP.
 func resolve(t *testing.T, g *ipGuest, name string, tcp bool) *dns.Msg {
 	t.Helper()
-	to := netip.AddrPortFrom(g.net.plan.gateway, 53)
+	to := netip.AddrPortFrom(g.net.plan.Gateway, 53)
 	var c net.Conn
 	var err error
 	if tcp {
@@ -185,7 +185,7 @@ func TestNoDHCP(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	n := start(f, Config{}, tuning{dial: func(context.Context, string, string) (net.Conn, error) { return nil, fmt.Errorf("no") }})
 	g := newRawGuest(f, n, mac1)
-	gw := n.plan.mac
+	gw := n.plan.MAC
 	f.Add(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, gatewayIP)))
 	f.Add(g.eth(gw, 0x0806, g.arp(fakeguest.ARPReply, guestIP, gatewayIP)))
 	f.Add(g.eth(gw, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoICMP, echoRequest())))

@@ -43,7 +43,7 @@ const patience = 30 * time.Second
 type Network struct {
 	*bridge.Bridge
 	t       testing.TB
-	plan    plan
+	plan    Plan
 	gw      *gateway
 	port    *bridge.Port
 	conn    *net.UnixConn
@@ -73,7 +73,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 		failing: map[int]string{}, leases: map[string]dhcp.Lease{},
 	}
 	var err error
-	n.plan, err = newPlan(c)
+	n.plan, err = c.Plan()
 	require.NoError(t, err)
 	ours, theirs, err := NewPair()
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	started := make(chan struct{})
 	tune.onStart = func() { close(started) }
 	n.gw = onPair(t, theirs, tune)
-	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.mac}, KnownOnly: true}, n)
+	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.MAC}, KnownOnly: true}, n)
 	require.NoError(t, err)
 	var loops sync.WaitGroup
 	loops.Go(func() {
@@ -147,7 +147,7 @@ func (n *Network) write(b []byte) {
 }
 
 // MaxFrame implements frame.Sink.
-func (n *Network) MaxFrame() int { return n.plan.maxFrame() }
+func (n *Network) MaxFrame() int { return n.plan.MaxFrame() }
 
 // Deliver implements frame.Sink.
 func (n *Network) Deliver(frame.Batch) {}
@@ -233,7 +233,7 @@ func (n *Network) Attach(_ context.Context, o network.PortOptions, toClient fram
 
 // Info implements network.Network.
 func (n *Network) Info() network.Info {
-	return network.Info{Subnet: n.plan.subnet, Gateway: n.plan.gateway, MTU: n.plan.mtu, MaxFrame: frame.MaxLen}
+	return network.Info{Subnet: n.plan.Subnet, Gateway: n.plan.Gateway, MTU: n.plan.MTU, MaxFrame: frame.MaxLen}
 }
 
 // Close ends it, in the order of a daemon that stops. The flows and the stack would end with the gateway's process.
@@ -255,7 +255,7 @@ type guestPort struct {
 }
 
 func (p guestPort) Info() network.PortInfo {
-	return network.PortInfo{MTU: p.n.plan.mtu, MaxFrame: frame.MaxLen}
+	return network.PortInfo{MTU: p.n.plan.MTU, MaxFrame: frame.MaxLen}
 }
 
 func (p guestPort) Close() error {

@@ -82,7 +82,7 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 // tcpTarget is where a connection leads; the zero target with true is the gateway's own DNS server.
 func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) {
 	dst := addrPort(id.LocalAddress, id.LocalPort)
-	if dst == netip.AddrPortFrom(e.plan.gateway, portDNS) && e.dnsTCP != nil {
+	if dst == netip.AddrPortFrom(e.plan.Gateway, portDNS) && e.dnsTCP != nil {
 		return netip.AddrPort{}, true
 	}
 	return e.plan.target(dst)

@@ -25,7 +25,7 @@ func TestPortIdentity(t *testing.T) {
 	asked, a, twin, one := attach(network.PortOptions{InterfaceID: network.ID{1}}), attach(network.PortOptions{ID: "a"}), attach(network.PortOptions{ID: "a"}), attach(network.PortOptions{})
 	assert.Equal(t, "01000000-0000-0000-0000-000000000000", id(asked))
 	assert.Equal(t, network.MACOf(network.ID{1}), asked.Info().MAC)
-	for name, taken := range map[string]network.ID{"another port's": {1}, "the gateway's": n.facts.ID} {
+	for name, taken := range map[string]network.ID{"another port's": {1}, "the gateway's": n.plan.ID} {
 		_, err := n.Attach(t.Context(), network.PortOptions{InterfaceID: taken}, discard{})
 		require.ErrorIs(t, err, network.ErrIDInUse, name)
 	}

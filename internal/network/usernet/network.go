@@ -32,8 +32,8 @@ import (
 
 // A Network is the embedded network. It implements network.Network.
 type Network struct {
-	opts  Options
-	facts gateway.Facts
+	opts Options
+	plan gateway.Plan
 
 	bridge *bridge.Bridge
 	port   *bridge.Port // the gateway's
@@ -54,20 +54,20 @@ var (
 
 // Check tells whether New would refuse o, without starting anything. A port of the host that is in use shows only at New.
 func Check(o Options) error {
-	_, err := o.Facts()
+	_, err := o.Plan()
 	return err
 }
 
 // New starts the network and logs its parameters. The gateway may still be starting when it returns: frames for it wait.
 func New(o Options) (*Network, error) {
 	o.setDefaults()
-	facts, err := o.Facts()
+	plan, err := o.Plan()
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{opts: o, facts: facts}
-	n.ids.init(facts.ID)
-	n.leases.init(&o, &facts)
+	n := &Network{opts: o, plan: plan}
+	n.ids.init(plan.ID)
+	n.leases.init(&o, &plan)
 	var inherited []Socket
 	if o.Inherited != nil {
 		inherited = o.Inherited.Sockets
@@ -77,7 +77,7 @@ func New(o Options) (*Network, error) {
 	}
 	n.bridge = bridge.New(bridge.Options{Log: o.Log})
 	n.gw.init(n)
-	n.port, err = n.bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{facts.MAC}, KnownOnly: true}, &n.gw)
+	n.port, err = n.bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{plan.MAC}, KnownOnly: true}, &n.gw)
 	if err != nil {
 		n.fwd.close(len(inherited))
 		return nil, fmt.Errorf("start embedded network: %w", err)
@@ -89,14 +89,14 @@ func New(o Options) (*Network, error) {
 
 // logParameters logs what vmnet.framework reports when an interface starts, in its order, and the forwards.
 func (n *Network) logParameters() {
-	f := &n.facts
-	if f.DHCPStart.IsValid() && !f.CanLease && len(n.opts.Reservations) == 0 {
+	f := &n.plan
+	if f.DHCPStart.IsValid() && !f.CanLease() && len(n.opts.Reservations) == 0 {
 		n.opts.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
 			"start", f.DHCPStart.String(), "end", f.DHCPEnd.String())
 	}
 	end := f.DHCPEnd
 	if !end.IsValid() {
-		end = f.LastGuest
+		end = f.LastGuest()
 	}
 	for _, kv := range [][2]string{
 		{"vmnet_mac_address", f.MAC.String()},
@@ -143,7 +143,7 @@ func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient fr
 
 // Info implements network.Network.
 func (n *Network) Info() network.Info {
-	f := &n.facts
+	f := &n.plan
 	return network.Info{
 		Backend: "usernet", Mode: n.opts.Mode, Subnet: f.Subnet, Gateway: f.Gateway,
 		DHCPStart: f.DHCPStart, DHCPEnd: f.DHCPEnd, MTU: f.MTU, MaxFrame: frame.MaxLen, Isolated: n.opts.Isolate,
@@ -151,10 +151,10 @@ func (n *Network) Info() network.Info {
 }
 
 // Alias is the address under which guests reach the host's loopback, the zero Addr without one.
-func (n *Network) Alias() netip.Addr { return n.facts.Alias }
+func (n *Network) Alias() netip.Addr { return n.plan.Alias }
 
 // GatewayMAC is the gateway's, which is the DHCP server's too.
-func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.facts.MAC) }
+func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.plan.MAC) }
 
 // Close implements network.Network. It ends the gateway and with it every flow, and returns when all goroutines have ended.
 func (n *Network) Close() error {
@@ -173,7 +173,7 @@ func (n *Network) Close() error {
 // unnumbered marks the numbers of sessions that came without one.
 const unnumbered = 1 << 62
 
-// port is a client's port: the bridge's, with the network's facts.
+// port is a client's port: the bridge's, with the network's plan.
 type port struct {
 	*bridge.Port
 	net     *Network
@@ -185,7 +185,7 @@ type port struct {
 // Info implements network.Port.
 func (p *port) Info() network.PortInfo {
 	return network.PortInfo{
-		MAC: network.MACOf(p.id), MTU: p.net.facts.MTU, MaxFrame: frame.MaxLen, InterfaceID: network.IDText(p.id),
+		MAC: network.MACOf(p.id), MTU: p.net.plan.MTU, MaxFrame: frame.MaxLen, InterfaceID: network.IDText(p.id),
 	}
 }
 

@@ -94,7 +94,7 @@ func TestStartParameters(t *testing.T) {
 		"vmnet_mac_address value=" + n.GatewayMAC().String(),
 		"vmnet_mtu value=1500",
 		"vmnet_max_packet_size value=1514",
-		"vmnet_interface_id value=" + network.IDText(n.facts.ID),
+		"vmnet_interface_id value=" + network.IDText(n.plan.ID),
 		"vmnet_start_address value=10.1.0.1",
 		"vmnet_end_address value=10.1.7.9",
 		"vmnet_subnet_mask value=255.255.240.0",

@@ -55,13 +55,13 @@ type supervisor struct {
 }
 
 func (s *supervisor) init(n *Network) {
-	s.net, s.mac, s.queue = n, [6]byte(n.facts.MAC), newQueue()
+	s.net, s.mac, s.queue = n, [6]byte(n.plan.MAC), newQueue()
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.ended, s.answered, s.state = make(chan struct{}), make(chan struct{}), starting
 }
 
 // MaxFrame implements frame.Sink.
-func (s *supervisor) MaxFrame() int { return s.net.facts.MaxFrame }
+func (s *supervisor) MaxFrame() int { return s.net.plan.MaxFrame() }
 
 // Deliver implements frame.Sink. The bridge calls DeliverFrom.
 func (s *supervisor) Deliver(frame.Batch) {}

@@ -238,10 +238,10 @@ func TestLeaseTable(t *testing.T) {
 	wall := time.Now()
 	o := Options{tune: tuning{wall: func() time.Time { return wall }}}
 	o.Mode, o.Gateway, o.PrefixLen, o.DHCPEnd = network.ModeShared, netip.MustParseAddr("10.1.0.1"), 16, netip.MustParseAddr("10.1.255.200")
-	facts, err := o.Facts()
+	plan, err := o.Plan()
 	require.NoError(t, err)
 	var l leases
-	l.init(&o, &facts)
+	l.init(&o, &plan)
 	give := func(client, ip int) {
 		t.Helper()
 		b := [4]byte{10, 1, byte(ip >> 8), byte(ip)}
@@ -272,7 +272,7 @@ func TestToGatewayAllocatesNothing(t *testing.T) {
 	n := start(t, Options{})
 	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
 	f := make([]byte, 1514)
-	copy(f, n.facts.MAC)
+	copy(f, n.plan.MAC)
 	copy(f[6:], []byte{2, 0, 0, 0, 0, 1})
 	f[12], f[13] = 0x08, 0x00 // and no IPv4 header: dropped at the other end
 	var wire []byte
