@@ -12,7 +12,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 )
 
-// flushTime is how long Detach waits for a gateway to take what waits for it.
+// flushTime is how long Detach waits for a gateway to take what was begun, and that this daemon goes.
 const flushTime = 100 * time.Millisecond
 
 // errNoGateway is returned by Detach while there is no gateway that could go on.
@@ -55,19 +55,16 @@ func (n *Network) Detach() (*Inherited, error) {
 	if s.state != running {
 		l = nil
 	}
-	if l != nil {
-		l.leave()
-	}
 	s.mu.Unlock()
 	if l == nil {
 		return nil, errNoGateway
 	}
+	l.leave()
+	_ = l.conn.SetReadDeadline(time.Unix(1, 0)) // nothing more is to come from here
 	s.goOn()
 	<-s.ended
-	select {
-	case <-l.done: // it ended meanwhile
+	if l.dead.Load() { // it ended meanwhile
 		return nil, errNoGateway
-	default:
 	}
 	i := &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{
 		record: s.record, PID: l.proc.Pid, Rest: l.buf[:l.have], Owed: l.left, Sessions: n.unnumbered.Load(),
@@ -78,14 +75,6 @@ func (n *Network) Detach() (*Inherited, error) {
 
 // Resume lets an inherited gateway go on: the clients have their ports again, so nothing that comes from it is lost.
 func (n *Network) Resume() { n.gw.goOn() }
-
-// leave ends the life but for the gateway: first the writer, when all that waits is written, then the reader. The caller holds
-// sup.mu.
-func (l *life) leave() {
-	l.leaving = true
-	_ = l.conn.SetWriteDeadline(time.Now().Add(flushTime))
-	l.sup.queue.wake()
-}
 
 // adopt goes on with a gateway of the network before this one.
 func (s *supervisor) adopt(i *Inherited) (*life, error) {
@@ -105,6 +94,7 @@ func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	}
 	_ = i.Pair.SetDeadline(time.Time{})
 	l.inherited, l.ready = true, true
+	close(l.hello)
 	l.have = copy(l.buf, st.Rest)
 	l.left = append(l.left, st.Owed...)
 	s.net.unnumbered.Store(st.Sessions)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
@@ -38,22 +39,24 @@ type life struct {
 	have int  // bytes in buf
 	bulk bool // the last read brought much
 
+	began     time.Time
 	inherited bool
 	ready     bool // has said hello
 	lines     int  // logged since the last tick
 	failure   error
 
-	unanswered int      // ticks; guarded by sup.mu
-	leaving    bool     // the writer ends when the queue is empty; guarded by sup.mu
-	late       chan int // forwards to pass
+	unanswered int           // ticks; guarded by sup.mu
+	late       chan int      // forwards to pass
+	hello      chan struct{} // closed when ready
 
 	turn sync.Mutex // of the goroutine that writes
 	open bool       // clients' readers may write themselves
 	left []byte     // the end of what was begun
 	head []byte
 
-	done   chan struct{}
-	ending sync.Once
+	done chan struct{} // closed by stop: the writer is to end
+	stop func()
+	dead atomic.Bool // its process has been ended
 }
 
 func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process) (*life, error) {
@@ -61,9 +64,12 @@ func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &life{
-		sup: s, conn: pair, proc: p, buf: make([]byte, bufferSize), late: make(chan int, len(s.net.opts.Forwards)), done: make(chan struct{}),
-	}, nil
+	l := &life{
+		sup: s, conn: pair, proc: p, buf: make([]byte, bufferSize), began: time.Now(),
+		late: make(chan int, len(s.net.opts.Forwards)), hello: make(chan struct{}), done: make(chan struct{}),
+	}
+	l.stop = sync.OnceFunc(func() { close(l.done) })
+	return l, nil
 }
 
 // spawn starts a gateway.
@@ -81,15 +87,12 @@ func (s *supervisor) spawn() (*life, error) {
 
 // run serves the gateway until it ends, and tells why that was.
 func (l *life) run() error {
-	err := l.greet()
 	var writer sync.WaitGroup
-	if err == nil {
-		writer.Go(l.write)
-		err = l.read(l.sup.net.opts.tune.tick)
-	}
-	if l.abandoned(err) {
+	writer.Go(l.write)
+	err := l.read(l.sup.net.opts.tune.tick)
+	if errors.Is(err, errLeft) {
 		writer.Wait()
-		return errLeft
+		return err
 	}
 	l.end()
 	writer.Wait()
@@ -99,83 +102,41 @@ func (l *life) run() error {
 	return err
 }
 
-// abandoned tells whether err is the end by Detach.
-func (l *life) abandoned(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) && l.isLeaving()
-}
-
-func (l *life) isLeaving() bool {
-	l.sup.mu.Lock()
-	defer l.sup.mu.Unlock()
-	return l.leaving
-}
-
-// end closes the pair, which ends the gateway, and sees to it that it ends.
+// end closes the pair, and ends the gateway and the writer.
 func (l *life) end() {
-	l.ending.Do(func() {
-		close(l.done)
-		_ = l.conn.Close()
-		_ = l.proc.Kill()
-	})
-}
-
-// greet waits for hello and tells the gateway what it is to do.
-func (l *life) greet() error {
-	if l.inherited {
-		l.sup.queue.message(0, gateway.KindBack, nil)
-		return nil
-	}
-	_ = l.conn.SetDeadline(time.Now().Add(helloTime))
-	for !l.ready {
-		if err := l.receive(); err != nil {
-			return err
-		}
-	}
-	if err := l.introduce(); err != nil {
-		return err
-	}
-	_ = l.conn.SetDeadline(time.Time{})
-	l.say(running)
-	return nil
-}
-
-// introduce sends all that a gateway begins with.
-func (l *life) introduce() error {
-	n := l.sup.net
-	b := gateway.AppendMessage(nil, gateway.KindConfig, n.opts.Config)
-	for _, lease := range n.leases.all() {
-		b = gateway.AppendMessage(b, gateway.KindLease, lease)
-	}
-	if _, err := l.conn.Write(gateway.AppendMessage(b, gateway.KindStart, nil)); err != nil {
-		return err
-	}
-	for i := range n.opts.Forwards {
-		if err := l.pass(i); err != nil {
-			return err
-		}
-	}
-	return nil
+	l.dead.Store(true)
+	l.stop()
+	_ = l.conn.Close()
+	_ = l.proc.Kill()
 }
 
 // read handles what comes from the gateway until the end, and asks it at each tick whether it works.
 func (l *life) read(tick time.Duration) error {
-	for next := time.Now().Add(tick); ; next = time.Now().Add(tick) {
-		l.sup.mu.Lock()
-		if !l.leaving {
-			_ = l.conn.SetReadDeadline(next)
+	for {
+		if !l.sup.deadline(l, time.Now().Add(tick)) {
+			return errLeft
 		}
-		l.sup.mu.Unlock()
 		err := l.receive()
 		for err == nil {
 			err = l.receive()
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) || l.abandoned(err) {
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 		if err := l.tick(); err != nil {
 			return err
 		}
 	}
+}
+
+// deadline sets that of l's reader, unless this daemon goes.
+func (s *supervisor) deadline(l *life, at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.leaving {
+		_ = l.conn.SetReadDeadline(at)
+	}
+	return !s.leaving
 }
 
 // tick asks the gateway whether it works.
@@ -189,6 +150,12 @@ func (l *life) tick() error {
 	l.lines = 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state != running {
+		if time.Since(l.began) > helloTime {
+			return errHung
+		}
+		return nil
+	}
 	if l.unanswered >= hangTicks {
 		return errHung
 	}

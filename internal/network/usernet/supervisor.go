@@ -120,7 +120,7 @@ func (s *supervisor) start(i *Inherited) {
 // run serves l and then starts one gateway after the other until stop.
 func (s *supervisor) run(l *life) {
 	delay := time.Duration(0)
-	for {
+	for !s.isOver() {
 		began, err := time.Now(), error(nil)
 		if l == nil {
 			if l, err = s.spawn(); err == nil {
@@ -236,21 +236,16 @@ func (s *supervisor) ask() (hello gateway.Hello, now gateway.Answer) {
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life == nil || s.state != running {
-		return s.Hello, add(gateway.Answer{}, s.Counters)
-	}
-	number := s.question()
-	for s.Last.Ask < number && s.life != nil {
-		answered := s.answered
-		s.mu.Unlock()
-		select {
-		case <-answered:
+	if s.life != nil && s.state == running {
+		for number := s.question(); s.Last.Ask < number && s.life != nil && ctx.Err() == nil; {
+			answered := s.answered
+			s.mu.Unlock()
+			select {
+			case <-answered:
+			case <-ctx.Done():
+			}
 			s.mu.Lock()
-			continue
-		case <-ctx.Done():
 		}
-		s.mu.Lock()
-		break
 	}
 	return s.Hello, add(s.Last, s.Counters)
 }

@@ -293,7 +293,7 @@ func FuzzFromGateway(f *testing.F) {
 	o := Options{Start: func(*os.File) (*os.Process, error) { return nil, errors.New("none") }, tune: tuning{minDelay: time.Hour}}
 	n := start(f, o)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l := &life{sup: &n.gw}
+		l := &life{sup: &n.gw, hello: make(chan struct{})}
 		p := gateway.Parser{Frames: l.frames, Message: l.message, MaxMessage: gateway.MaxMessage}
 		used, err := p.Parse(b)
 		if used > len(b) || err == nil && len(b)-used > frame.MaxLen+gateway.MaxMessage {
