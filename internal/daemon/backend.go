@@ -129,8 +129,7 @@ func usernetOptions(cfg *compat.Config, log *slog.Logger) usernet.Options {
 
 			DisableHostLoopback: !cfg.ReachHostLoopback(),
 		},
-		MaxClients: cfg.MaxClients,
-		Log:        log,
+		Log: log,
 	}
 	if cfg.Subnet.IsValid() {
 		o.PrefixLen = cfg.Subnet.Bits()

@@ -105,7 +105,7 @@ func dial(t *testing.T, d *daemon) net.Conn {
 func TestClientsBeforeTheNetwork(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d, gate, ended := early(ctx, t, func() (network.Network, error) {
-		return usernet.New(usernet.Options{Config: gateway.Config{Mode: network.ModeShared}, Start: gateway.Goroutine})
+		return usernet.New(usernet.Options{Config: gateway.Config{Mode: network.ModeShared}, Start: gateway.Program{Path: os.Args[0], UID: -1, GID: -1}.Start})
 	})
 	a, guest := dial(t, d), vnettest.Dial(t, d.cfg.SocketPath, fakeguest.Options{})
 	var asking sync.WaitGroup

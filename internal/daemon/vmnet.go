@@ -119,7 +119,6 @@ func vmnetOptions(cfg *compat.Config) vmnet.Options {
 		Offload:         cfg.Offload,
 		UseAPI:          cfg.VmnetAPI,
 		Interfaces:      cfg.VmnetInterfaces,
-		MaxClients:      cfg.MaxClients,
 	}
 	if os.Getppid() == 1 { // launchd would only start it again, with pauses that grow
 		o.Patience, o.RetryAll = vmnet.LaunchdPatience, true

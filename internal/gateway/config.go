@@ -4,7 +4,6 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -58,36 +57,6 @@ type Config struct {
 	ResolvConf string
 }
 
-// Facts are what follows from a Config.
-type Facts struct {
-	Subnet             netip.Prefix
-	Gateway            netip.Addr
-	Alias              netip.Addr // of the host's loopback; zero = there is none
-	DHCPStart, DHCPEnd netip.Addr // both zero when there is no DHCP server
-	LastGuest          netip.Addr // the last address that a guest may have
-	Reserved           []netip.Addr
-	MAC                net.HardwareAddr // of the gateway
-	ID                 network.ID       // of its interface
-	MTU                int              // bytes, layer 3
-	MaxFrame           int              // the longest frame to and from it, in bytes
-	CanLease           bool             // the DHCP range has an address for a guest
-}
-
-// Facts checks c and works out what follows from it.
-func (c Config) Facts() (Facts, error) {
-	p, err := newPlan(c)
-	if err != nil {
-		return Facts{}, err
-	}
-	if _, err := dns.New(dns.Config{Records: c.DNSRecords}); err != nil {
-		return Facts{}, fmt.Errorf("start embedded network: %w", err)
-	}
-	return Facts{
-		Subnet: p.subnet, Gateway: p.gateway, Alias: p.alias, DHCPStart: p.dhcpStart, DHCPEnd: p.dhcpEnd, LastGuest: p.lastGuest(),
-		Reserved: p.reserved(), MAC: p.mac, ID: p.gatewayID, MTU: p.mtu, MaxFrame: p.maxFrame(), CanLease: p.canLease(),
-	}, nil
-}
-
 // ForwardAddress is where the host listens for its forwarded ports: in shared mode on all its IPv4 addresses, as vmnet.framework does
 // for "the outside network"; in host mode, where the outside is kept out, on its loopback.
 func (c Config) ForwardAddress() netip.Addr {
@@ -108,8 +77,8 @@ const hostName = "host.internal"
 func (g *gateway) dhcpConfig(leases []dhcp.Lease) dhcp.Config {
 	p := &g.plan
 	c := dhcp.Config{
-		Subnet: p.subnet, Gateway: p.gateway, First: p.dhcpStart, Last: p.dhcpEnd, Reserved: p.reserved(),
-		Router: p.nat, DNS: p.dns, MTU: uint16(p.mtu), Fixed: map[[6]byte]netip.Addr{},
+		Subnet: p.Subnet, Gateway: p.Gateway, First: p.DHCPStart, Last: p.DHCPEnd, Reserved: p.Reserved(),
+		Router: p.nat, DNS: p.dns, MTU: uint16(p.MTU), Fixed: map[[6]byte]netip.Addr{},
 		Leases: leases, Log: g.log, Elapsed: g.tune.elapsed, NamesTaken: namesTaken(g.cfg.DNSRecords),
 		Changed:   func(l dhcp.Lease) { g.out.putMessage(KindLeased, l) },
 		Forgotten: func(mac net.HardwareAddr) { g.out.putMessage(KindUnleased, mac) },
@@ -125,10 +94,10 @@ func (g *gateway) dhcpConfig(leases []dhcp.Lease) dhcp.Config {
 
 // dnsConfig adds our own names to the records that were asked for, which win.
 func (g *gateway) dnsConfig() dns.Config {
-	records := map[string]netip.Addr{"gateway.internal": g.plan.gateway, hostName: g.plan.alias}
+	records := map[string]netip.Addr{"gateway.internal": g.plan.Gateway, hostName: g.plan.Alias}
 	maps.Copy(records, g.cfg.DNSRecords)
 	c := dns.Config{
-		Domain: Domain, Records: records, Subnet: g.plan.subnet, Forward: g.cfg.Mode == network.ModeShared,
+		Domain: Domain, Records: records, Subnet: g.plan.Subnet, Forward: g.cfg.Mode == network.ModeShared,
 		ResolvConf: g.cfg.ResolvConf, Log: g.log, Port: g.tune.dnsPort,
 	}
 	if c.ResolvConf == "" {

@@ -4,7 +4,6 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -27,40 +26,36 @@ var errFlowReset = errors.New("connection reset")
 
 // guestConn is the guest's end of a flow: an endpoint of the stack. Reading waits without holding a buffer.
 type guestConn struct {
-	net.Conn // for writing, deadlines and addresses
+	net.Conn // for DNS, and to close it: a TCP connection whose two sides have ended is closed in order
 	ep       tcpip.Endpoint
 	wq       *waiter.Queue
-	entries  [2]waiter.Entry // behind readable and writable
 	readable <-chan struct{}
-	writable <-chan struct{} // TCP only
-	tcp      *gonet.TCPConn  // nil for UDP
-	rest     bytes.Reader    // what write has left
+	writable <-chan struct{}
+	rest     bytes.Reader // what write has left
 }
 
-// newGuestTCP takes over the endpoint of an established connection.
+// newGuestTCP takes over an endpoint.
 func newGuestTCP(f *flow, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
 	setKeepAlive(ep)
 	if f.crowd {
 		ep.SocketOptions().SetReceiveBufferSize(crowdBuffer, true)
 		ep.SocketOptions().SetSendBufferSize(crowdBuffer, true)
 	}
-	c := gonet.NewTCPConn(wq, ep)
-	g := &guestConn{Conn: c, tcp: c, ep: ep, wq: wq}
-	g.readable = g.watch(0, waiter.ReadableEvents)
-	g.writable = g.watch(1, waiter.WritableEvents)
-	return g
+	return newGuest(gonet.NewTCPConn(wq, ep), wq, ep)
 }
 
 func newGuestUDP(wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
-	g := &guestConn{Conn: gonet.NewUDPConn(wq, ep), ep: ep, wq: wq}
-	g.readable = g.watch(0, waiter.ReadableEvents)
-	return g
+	return newGuest(gonet.NewUDPConn(wq, ep), wq, ep)
+}
+
+func newGuest(c net.Conn, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
+	return &guestConn{Conn: c, ep: ep, wq: wq, readable: watch(wq, waiter.ReadableEvents), writable: watch(wq, waiter.WritableEvents)}
 }
 
 // watch returns a channel that says that one of the events, or the end, has come since.
-func (g *guestConn) watch(i int, events waiter.EventMask) (happened <-chan struct{}) {
-	g.entries[i], happened = waiter.NewChannelEntry(events | waiter.EventHUp | waiter.EventErr)
-	g.wq.EventRegister(&g.entries[i])
+func watch(wq *waiter.Queue, events waiter.EventMask) <-chan struct{} {
+	entry, happened := waiter.NewChannelEntry(events | waiter.EventHUp | waiter.EventErr)
+	wq.EventRegister(&entry)
 	return happened
 }
 
@@ -88,9 +83,6 @@ func (g *guestConn) next() (*[bufSize]byte, int, error) {
 // drainTo passes on what arrives until the orderly end, for which it returns nil. The host's socket takes it straight from the
 // stack's memory; what it does not take waits there, and the guest's window closes.
 func (g *guestConn) drainTo(h *hostConn) error {
-	if h.raw == nil {
-		return pump(h.Write, g.next)
-	}
 	var w socketWriter
 	var readErr tcpip.Error
 	try := func(fd uintptr) bool {
@@ -118,7 +110,7 @@ func (g *guestConn) drainTo(h *hostConn) error {
 }
 
 // write sends b to the guest, waiting while the stack has no room.
-func (g *guestConn) write(b []byte) (int, error) {
+func (g *guestConn) write(b []byte) error {
 	g.rest.Reset(b)
 	for g.rest.Len() > 0 {
 		_, err := g.ep.Write(&g.rest, tcpip.WriteOptions{})
@@ -127,11 +119,11 @@ func (g *guestConn) write(b []byte) (int, error) {
 		case *tcpip.ErrWouldBlock:
 			<-g.writable
 		default:
-			return 0, errFlowReset
+			return errFlowReset
 		}
 	}
 	g.rest.Reset(nil)
-	return len(b), nil
+	return nil
 }
 
 // offer sends a datagram. One that the stack has no room for, as while it looks for the guest, is lost as on any network:
@@ -141,7 +133,7 @@ func (g *guestConn) offer(b []byte) {
 }
 
 // closeWrite ends our side of a TCP connection in order.
-func (g *guestConn) closeWrite() { _ = g.tcp.CloseWrite() }
+func (g *guestConn) closeWrite() { _ = g.ep.Shutdown(tcpip.ShutdownWrite) }
 
 // abort resets the connection, and wakes the goroutines that wait on it.
 func (g *guestConn) abort() {
@@ -152,7 +144,7 @@ func (g *guestConn) abort() {
 // settle waits until the guest has confirmed the end of the connection and what was sent before it. A guest that reads slowly, or
 // whose machine is paused for a while, loses nothing. One that has been silent for settleTime has gone, and the connection is
 // reset. Until then it keeps its place among the guest's flows.
-func (g *guestConn) settle(ctx context.Context) {
+func (g *guestConn) settle() {
 	heard, silent := g.heard(), time.Duration(0)
 	for wait := time.Millisecond; silent < settleTime; wait = min(2*wait, time.Second) {
 		switch tcp.EndpointState(g.ep.State()) {
@@ -160,12 +152,7 @@ func (g *guestConn) settle(ctx context.Context) {
 		default:
 			return
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			g.abort()
-			return
-		}
+		time.Sleep(wait)
 		silent += wait
 		if now := g.heard(); now != heard {
 			heard, silent = now, 0
@@ -183,15 +170,6 @@ func (g *guestConn) heard() uint64 {
 		return s.SegmentsReceived.Value()
 	}
 	return 0
-}
-
-// close frees the endpoint. A TCP connection whose two sides have ended is closed in order.
-func (g *guestConn) close() {
-	g.wq.EventUnregister(&g.entries[0])
-	if g.tcp != nil {
-		g.wq.EventUnregister(&g.entries[1])
-	}
-	_ = g.Close()
 }
 
 // setKeepAlive lets a TCP connection to a guest that has gone silently end after about two and a half minutes.

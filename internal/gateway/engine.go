@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/buffer"
@@ -20,6 +19,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
@@ -49,7 +49,7 @@ const (
 //
 //	deliver (gateway's goroutine) → stack → tcpPacket, udpPacket: new flows → a goroutine each: dial, then relay
 type engine struct {
-	plan   *plan
+	plan   *Plan
 	tune   *tuning
 	log    *slog.Logger
 	flows  *flowTable
@@ -60,10 +60,7 @@ type engine struct {
 	link   *link
 	tcpFwd *tcp.Forwarder
 
-	src    uint64 // where the packet in deliver came from; touched by the goroutine in deliver only
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // flows, for which close waits
+	src uint64 // where the packet in deliver came from; touched by the goroutine in deliver only
 }
 
 // newEngine makes a stack whose packets go to g's outlet.
@@ -78,10 +75,8 @@ func newEngine(g *gateway) (*engine, error) {
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
 	})
 	if err := e.configure(); err != nil {
-		e.stack.Destroy()
 		return nil, err
 	}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
 	// The limit that counts is the flow table's: the forwarder's own one is shared by all guests.
 	e.tcpFwd = tcp.NewForwarder(e.stack, tcpBuffer, 1<<20, e.serveTCP)
 	e.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, e.tcpPacket)
@@ -94,13 +89,13 @@ func (e *engine) configure() error {
 	if err := e.stack.CreateNIC(nicID, e.link); err != nil {
 		return fmt.Errorf("make gateway interface: %s", err)
 	}
-	for _, a := range []netip.Addr{e.plan.gateway, e.plan.alias} {
+	for _, a := range []netip.Addr{e.plan.Gateway, e.plan.Alias} {
 		if !a.IsValid() {
 			continue
 		}
 		pa := tcpip.ProtocolAddress{
 			Protocol:          ipv4.ProtocolNumber,
-			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.plan.subnet.Bits()},
+			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.plan.Subnet.Bits()},
 		}
 		if err := e.stack.AddProtocolAddress(nicID, pa, stack.AddressProperties{}); err != nil {
 			return fmt.Errorf("add gateway address %s: %s", a, err)
@@ -113,7 +108,7 @@ func (e *engine) configure() error {
 	if err := e.stack.SetSpoofing(nicID, true); err != nil {
 		return fmt.Errorf("open gateway interface: %s", err)
 	}
-	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.plan.subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.plan.subnet.Bits(), 32))))
+	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.plan.Subnet.Bits(), 32))))
 	if err != nil {
 		return fmt.Errorf("set gateway route: %w", err)
 	}
@@ -150,22 +145,61 @@ func newPacket(p []byte) *stack.PacketBuffer {
 	return stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(p)})
 }
 
-// close ends all flows and the stack, and waits for their goroutines.
-func (e *engine) close() {
-	e.cancel()
-	e.flows.close()
-	e.wg.Wait()
-	e.stack.Destroy()
+// dial opens the host's end of a flow to the outside or to the host's loopback.
+func (e *engine) dial(f *flow, network, address string) (*hostConn, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, e.dialTimeout())
+	defer cancel()
+	dial := e.tune.dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	c, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return newHostConn(c), nil
 }
 
-// dial opens a flow to the outside or to the host's loopback.
-func (e *engine) dial(network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(e.ctx, e.dialTimeout())
-	defer cancel()
-	if e.tune.dial != nil {
-		return e.tune.dial(ctx, network, address)
+// dialGuest makes a connection to a guest in the gateway's name, or a port of the gateway that only that guest can reach. It returns
+// nil if the guest does not answer.
+func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
+	wq := new(waiter.Queue)
+	number := udp.ProtocolNumber
+	if f.key.proto == protoTCP {
+		number = tcp.ProtocolNumber
 	}
-	return (&net.Dialer{}).DialContext(ctx, network, address)
+	ep, err := e.stack.NewEndpoint(number, header.IPv4ProtocolNumber, wq)
+	if err != nil {
+		return nil
+	}
+	var guest *guestConn
+	if f.key.proto == protoTCP {
+		guest = newGuestTCP(f, wq, ep)
+	} else {
+		guest = newGuestUDP(wq, ep)
+	}
+	err = ep.Bind(fullAddress(netip.AddrPortFrom(e.plan.Gateway, 0)))
+	if err == nil {
+		err = ep.Connect(fullAddress(to))
+	}
+	if _, ok := err.(*tcpip.ErrConnectStarted); ok {
+		select {
+		case <-guest.writable:
+			err = ep.LastError()
+		case <-time.After(e.dialTimeout()):
+			err = &tcpip.ErrTimeout{}
+		}
+	}
+	if err != nil {
+		guest.abort()
+		_ = guest.Close()
+		return nil
+	}
+	return guest
+}
+
+func fullAddress(a netip.AddrPort) tcpip.FullAddress {
+	return tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFrom4(a.Addr().As4()), Port: a.Port()}
 }
 
 // timeouts of the engine, which tests shorten.

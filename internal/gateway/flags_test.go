@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 			if c.o.Mode == "" {
 				c.o.Mode = network.ModeShared
 			}
-			_, err := c.o.Facts()
+			_, err := c.o.Plan()
 			if c.want == "" {
 				assert.NoError(t, err)
 			} else {
@@ -70,7 +70,7 @@ func TestReservedAddress(t *testing.T) {
 	assert.True(t, owner.ping(ip, gatewayIP, patience))
 }
 
-// unreachable sends a datagram and tells whether the answer is that nobody takes it.
+// unreachable sends a datagram and tells whether the answer is that it is not taken.
 func (g *rawGuest) unreachable(src netip.Addr, to netip.AddrPort) bool {
 	g.announce(src)
 	question, _ := new(dns.Msg).SetQuestion("host.internal.", dns.TypeA).Pack()
@@ -121,7 +121,7 @@ func TestMTU(t *testing.T) {
 }
 
 // TestNoHostLoopback: without the alias its address is one like any other, nothing leads to the host's loopback, and the name is
-// known without an address; nobody else is asked for it.
+// known without an address; no other server is asked for it.
 func TestNoHostLoopback(t *testing.T) {
 	for _, mode := range []network.Mode{network.ModeShared, network.ModeHost} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestNoHostLoopback(t *testing.T) {
 				t.Error("dialled")
 				return nil, net.ErrClosed
 			}})
-			assert.False(t, n.plan.alias.IsValid())
+			assert.False(t, n.plan.Alias.IsValid())
 			raw := newRawGuest(t, n, mac1)
 			ip, _ := raw.lease()
 			// Nor does the gateway take what is sent to it all the same, by its MAC address.
@@ -144,7 +144,7 @@ func TestNoHostLoopback(t *testing.T) {
 			assert.Empty(t, a.Answer)
 			assert.Len(t, resolve(t, g, "gateway.internal.", false).Answer, 1)
 			o.Reservations = []network.Reservation{reserve(mac1, aliasIP.String())}
-			_, err := o.Facts()
+			_, err := o.Plan()
 			assert.NoError(t, err)
 		})
 	}

@@ -37,10 +37,9 @@ func TestFlowLimit(t *testing.T) {
 	other := ft.add(2, someKey(protoUDP, 2000))
 	other.used.Store(-1)
 	ft.lookup(someKey(protoUDP, 0)).touch()
-	ended := false
-	ft.lookup(someKey(protoUDP, 1)).onEnd(func() { ended = true })
+	idle := ft.lookup(someKey(protoUDP, 1))
 	assert.NotNil(t, ft.add(1, someKey(protoUDP, 999)))
-	assert.True(t, ended, "the one that was idle for longest")
+	assert.Error(t, idle.ctx.Err(), "the one that was idle for longest")
 	_, udp := ft.counts()
 	assert.Equal(t, maxFlows+1, udp)
 }
@@ -49,21 +48,33 @@ func TestFlowLimit(t *testing.T) {
 // loses them first.
 func TestOrphans(t *testing.T) {
 	ft := newFlowTable()
-	ended := map[uint64]int{}
+	flows := map[uint64][]*flow{}
 	for guest := uint64(1); guest <= 4; guest++ {
 		for i := range 200 {
-			ft.add(guest, someKey(protoTCP, int(guest)<<16|i)).onEnd(func() { ended[guest]++ })
+			flows[guest] = append(flows[guest], ft.add(guest, someKey(protoTCP, int(guest)<<16|i)))
 		}
 	}
-	ft.guestGone(9) // had none
-	ft.guestGone(1)
-	ft.guestGone(2)
-	assert.Empty(t, ended)
-	ft.guestGone(3)
-	assert.Equal(t, map[uint64]int{1: 200}, ended)
-	ft.guestGone(4)
-	assert.Equal(t, map[uint64]int{1: 200, 2: 200}, ended)
-	assert.Equal(t, []uint64{3, 4}, ft.orphans)
+	leave := func(guest uint64) (ended [5]int) {
+		ft.guestGone(guest)
+		for guest, all := range flows {
+			for _, f := range all {
+				if f.ctx.Err() != nil {
+					ended[guest]++
+				}
+			}
+		}
+		return ended
+	}
+	assert.Equal(t, [5]int{}, leave(9), "had none")
+	assert.Equal(t, [5]int{}, leave(1))
+	assert.Equal(t, [5]int{}, leave(2))
+	assert.Equal(t, [5]int{1: 600 - maxOrphans}, leave(3))
+	for _, f := range flows[3] {
+		f.release()
+	}
+	assert.Equal(t, [5]int{1: 600 - maxOrphans}, leave(4), "there is room for it")
+	leave(5)
+	assert.Len(t, ft.orphans, maxOrphans)
 }
 
 // TestCrowd: a guest's first connections have large buffers, those after them small ones.
@@ -83,7 +94,7 @@ func TestCrowd(t *testing.T) {
 			return o.GetReceiveBufferSize() == receive && o.GetSendBufferSize() == crowdBuffer
 		}, patience, time.Millisecond)
 		for i := range crowd { // the second time they are there already
-			n.gw.engine.flows.add(uint64(g.port.(guestPort).ID()), someKey(protoTCP, i))
+			n.gw.engine.flows.add(g.port.(guestPort).session, someKey(protoTCP, i))
 		}
 	}
 }

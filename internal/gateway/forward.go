@@ -3,20 +3,16 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
-	"gvisor.dev/gvisor/pkg/waiter"
+	"golang.org/x/net/ipv4"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
@@ -28,181 +24,158 @@ const forwardBit = 1 << 63
 // acceptPause is how long a forward waits after an error of its listener, such as too many open files.
 const acceptPause = 50 * time.Millisecond
 
-// A forward leads a port of the host to a guest. One of its two sockets is nil.
+// A forward leads a port of the host to a guest.
 type forward struct {
 	network.Forward
 	gw     *gateway
-	number int // in Config
-	tcp    net.Listener
-	udp    *stickySocket
-
-	failing atomic.Pointer[string] // why it took nothing when it was tried last, as the daemon was told
+	number int    // in Config
+	told   string // why it took nothing when it was tried last, as the daemon was told
 
 	mu    sync.Mutex
 	flows map[netip.AddrPort]*forwardedUDP // UDP, by the outside's address
 }
 
-// A forwards is those whose sockets have come.
-type forwards struct {
-	all     []*forward
-	serving bool
-	wg      sync.WaitGroup // a goroutine each
-	last    atomic.Uint64  // number of a flow
-}
-
-// add takes the socket of the forward with that number.
-func (fwd *forwards) add(g *gateway, number int, socket *os.File) error {
-	defer socket.Close() // listeners and connections have duplicates
-	if number < 0 || number >= len(g.cfg.Forwards) {
-		return fmt.Errorf("take the socket of forward %d: there are %d", number, len(g.cfg.Forwards))
+// takeForward serves the forward with that number, whose socket has come. The port is the daemon's.
+func (g *gateway) takeForward(number int) error {
+	if number < 0 || number >= len(g.cfg.Forwards) || len(g.pair.files) == 0 {
+		return fmt.Errorf("forward %d of %d, with %d sockets", number, len(g.cfg.Forwards), len(g.pair.files))
 	}
+	socket := g.pair.files[0]
+	g.pair.files = g.pair.files[1:]
+	defer socket.Close() // listeners and connections have duplicates
 	f := &forward{Forward: g.cfg.Forwards[number], gw: g, number: number, flows: map[netip.AddrPort]*forwardedUDP{}}
 	if f.Proto == "tcp" {
 		l, err := net.FileListener(socket)
 		if err != nil {
 			return fmt.Errorf("take the socket of forward %d: %w", number, err)
 		}
-		f.tcp = l
-	} else {
-		c, err := net.FilePacketConn(socket)
-		if err != nil {
-			return fmt.Errorf("take the socket of forward %d: %w", number, err)
-		}
-		u, ok := c.(*net.UDPConn)
-		if !ok {
-			return errors.Join(fmt.Errorf("take the socket of forward %d: it is %T", number, c), c.Close())
-		}
-		f.udp = newStickySocket(u)
+		go f.serve(func() error { return f.takeConnection(l) })
+		return nil
 	}
-	fwd.all = append(fwd.all, f)
-	if fwd.serving {
-		fwd.wg.Go(f.serve)
+	c, err := net.FilePacketConn(socket)
+	if err != nil {
+		return fmt.Errorf("take the socket of forward %d: %w", number, err)
+	}
+	p, buf := stickySocket(c), make([]byte, bufSize)
+	go f.serve(func() error { return f.takeDatagram(p, buf) })
+	return nil
+}
+
+// serve takes what comes to the host's port, and tells the daemon when that fails and when it does again.
+func (f *forward) serve(take func() error) {
+	for {
+		f.gw.awake.wait()
+		err, text := take(), ""
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			text = err.Error()
+			f.gw.log.Warn("forwarded port takes nothing for now", "port", f.HostPort, "error", err)
+			time.Sleep(acceptPause)
+		}
+		if text != f.told {
+			f.told = text
+			f.gw.out.putMessage(KindFailing, Failing{Forward: f.number, Error: text})
+		}
+	}
+}
+
+// newFlow counts a flow from outside. It has a number: addresses would not do, one that ends is still there when its ports are used
+// again. It is nil if there may not be one.
+func (f *forward) newFlow(p proto) *flow {
+	return f.gw.engine.flows.add(forwardBit|uint64(f.number), flowKey{proto: p, forward: f.gw.forwarded.Add(1)})
+}
+
+// takeConnection takes a connection from outside and starts its flow, or ends it if there may not be one.
+func (f *forward) takeConnection(l net.Listener) error {
+	c, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	host, e := newHostConn(c), f.gw.engine
+	flow := f.newFlow(protoTCP)
+	if flow == nil {
+		e.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
+		_ = host.Close()
+		return nil
+	}
+	go func() {
+		defer flow.release()
+		defer host.Close()
+		if guest := e.dialGuest(flow, f.Guest); guest != nil {
+			e.join(flow, guest, host)
+		}
+	}()
+	return nil
+}
+
+// A forwardedUDP is the guest's end of one UDP flow from outside.
+type forwardedUDP struct {
+	*flow
+	at    atomic.Pointer[ipv4.ControlMessage] // where on the host the last datagram was sent to
+	guest *guestConn
+}
+
+// stickySocket is a UDP socket on all addresses of the host that tells at which one it was asked, on Linux: otherwise the host would
+// choose which one answers, and the client drop what comes from an address that it has not asked. Elsewhere the host chooses the one
+// that it was asked at if it has no other on that interface.
+func stickySocket(c net.PacketConn) *ipv4.PacketConn {
+	p := ipv4.NewPacketConn(c)
+	if runtime.GOOS == "linux" {
+		_ = p.SetControlMessage(ipv4.FlagDst, true) // without that it works all the same on hosts with one address
+	}
+	return p
+}
+
+// takeDatagram takes a datagram from outside. Each sender is a flow of its own: the guest sees a port of the gateway for it, and
+// what the guest sends there goes back to it.
+func (f *forward) takeDatagram(p *ipv4.PacketConn, buf []byte) error {
+	n, at, addr, err := p.ReadFrom(buf)
+	if err != nil {
+		return err
+	}
+	if d := f.flowFrom(p, addr.(*net.UDPAddr)); d != nil {
+		d.touch()
+		if at != nil {
+			d.at.Store(&ipv4.ControlMessage{Src: at.Dst})
+		}
+		d.guest.offer(buf[:n])
 	}
 	return nil
 }
 
-// serve starts serving.
-func (fwd *forwards) serve() {
-	fwd.serving = true
-	for _, f := range fwd.all {
-		fwd.wg.Go(f.serve)
+// flowFrom is the flow of a sender, a new one if need be, nil if there cannot be one now.
+func (f *forward) flowFrom(p *ipv4.PacketConn, sender *net.UDPAddr) *forwardedUDP {
+	outside := sender.AddrPort()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d := f.flows[outside]; d != nil && d.ctx.Err() == nil {
+		return d
 	}
-}
-
-// close leaves the ports to the daemon. Flows run on: they end with the engine.
-func (fwd *forwards) close() {
-	for _, f := range fwd.all {
-		if f.tcp != nil {
-			_ = f.tcp.Close()
-		} else {
-			_ = f.udp.Close()
-		}
-	}
-	fwd.wg.Wait()
-}
-
-func (f *forward) serve() {
-	if f.tcp != nil {
-		f.serveTCP()
-	} else {
-		f.serveUDP()
-	}
-}
-
-// fail tells the daemon why f takes nothing now, with nil that it does again.
-func (f *forward) fail(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if was := f.failing.Swap(&text); was == nil && text == "" || was != nil && *was == text {
-		return
-	}
-	f.gw.out.putMessage(KindFailing, Failing{Forward: f.number, Error: text})
-}
-
-// serveTCP takes connections until the listener is closed.
-func (f *forward) serveTCP() {
-	for {
-		f.gw.awake.wait()
-		c, err := f.tcp.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			f.fail(err)
-			f.gw.log.Warn("forwarded port does not take a connection", "port", f.HostPort, "error", err)
-			time.Sleep(acceptPause)
-		default:
-			f.fail(nil)
-			f.connect(newHostConn(c))
-		}
-	}
-}
-
-// connect starts the flow of a connection, or ends the connection if there may not be one.
-func (f *forward) connect(host *hostConn) {
-	e := f.gw.engine
-	flow := e.flows.add(forwardBit|uint64(f.number), f.newKey(protoTCP))
+	flow := f.newFlow(protoUDP)
 	if flow == nil {
-		e.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
-		host.abort()
-		return
+		return nil
 	}
-	e.wg.Go(func() {
+	d := &forwardedUDP{flow: flow, guest: f.gw.engine.dialGuest(flow, f.Guest)}
+	if d.guest == nil {
+		flow.release()
+		return nil
+	}
+	flow.onEnd(d.guest.abort)
+	f.flows[outside] = d
+	go func() {
 		defer flow.release()
-		defer host.Close()
-		e.serveForwarded(flow, host, f.Guest)
-	})
-}
-
-// newKey numbers a flow from outside. Addresses would not do: one that ends is still there when its ports are used again.
-func (f *forward) newKey(p proto) flowKey {
-	return flowKey{proto: p, forward: f.gw.fwd.last.Add(1)}
-}
-
-// serveForwarded is the life of one connection from outside.
-func (e *engine) serveForwarded(f *flow, host *hostConn, to netip.AddrPort) {
-	ctx, cancel := context.WithTimeout(e.ctx, e.dialTimeout())
-	guest := e.dialGuest(ctx, f, to)
-	cancel()
-	if guest == nil {
-		host.abort()
-		return
-	}
-	e.join(f, guest, host)
-}
-
-// dialGuest connects to a guest in the gateway's name, nil if it does not answer.
-func (e *engine) dialGuest(ctx context.Context, f *flow, to netip.AddrPort) *guestConn {
-	wq := new(waiter.Queue)
-	ep, err := e.stack.NewEndpoint(tcp.ProtocolNumber, header.IPv4ProtocolNumber, wq)
-	if err != nil {
-		return nil
-	}
-	entry, changed := waiter.NewChannelEntry(waiter.WritableEvents | waiter.EventErr | waiter.EventHUp)
-	wq.EventRegister(&entry)
-	defer wq.EventUnregister(&entry)
-	err = ep.Bind(e.fullAddress(netip.AddrPortFrom(e.plan.gateway, 0)))
-	if err == nil {
-		err = ep.Connect(e.fullAddress(to))
-	}
-	if _, ok := err.(*tcpip.ErrConnectStarted); ok {
-		select {
-		case <-changed:
-			err = ep.LastError()
-		case <-ctx.Done():
-			err = &tcpip.ErrTimeout{}
+		defer d.guest.Close()
+		flow.fromGuest(d.guest, func(b []byte) error {
+			_, _ = p.WriteTo(b, d.at.Load(), sender)
+			return nil
+		})
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.flows[outside] == d {
+			delete(f.flows, outside)
 		}
-	}
-	if err != nil {
-		ep.Abort()
-		ep.Close()
-		return nil
-	}
-	return newGuestTCP(f, wq, ep)
-}
-
-func (e *engine) fullAddress(a netip.AddrPort) tcpip.FullAddress {
-	return tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFrom4(a.Addr().As4()), Port: a.Port()}
+	}()
+	return d
 }

@@ -3,12 +3,12 @@
 // Package gateway is the gateway of a network: DHCP, DNS, and a TCP/IP stack with the flows to the outside and to the host. It is a
 // client of the network, in a process of its own, and knows of it what its Config says and no more.
 //
-//	daemon ══ pair of sockets ══ serve ── queues ── handle ┬─ DHCP
-//	              ^                                        ├─ DNS
-//	              └──────── outlet ────────────────────────┴─ TCP/IP stack: ARP, ping, flows to the outside and to the host
+//	daemon ══ pair of sockets ══ serve ── handle ┬─ DHCP
+//	              ^                              ├─ DNS
+//	              └──────── outlet ──────────────┴─ TCP/IP stack: ARP, ping, flows to the outside and to the host
 //
-// One goroutine reads the pair, sorts what it reads into a queue for each session and handles one run of each in turn.
-// It never waits for the other direction: what does not fit the outlet is dropped.
+// One goroutine reads the pair and handles what it reads. It never waits for the other direction: what does not fit the outlet is
+// dropped.
 //
 // The stack's (gVisor's) work is per packet, so it sees few and large ones: TCP segments of a chunk that follow each other are joined
 // (coalesce.go), and what it sends is cut into frames behind it (segment.go).
@@ -19,7 +19,8 @@
 // the host that are forwarded lead the other way; guests see the gateway as the other end. Their sockets are the daemon's, which
 // passes them, so that they outlive a gateway.
 //
-// Nothing here recovers from a panic: the process is what it costs, and the daemon starts another one.
+// Nothing here recovers from a panic: the process is what it costs, and the daemon starts another one. And nothing here is closed at
+// the end: the system does that when the process has gone, connections to the outside with a reset.
 package gateway
 
 import (
@@ -44,7 +45,6 @@ type gateway struct {
 	tune tuning
 	log  *slog.Logger // to the daemon
 	pair *Pair
-	in   queues
 	out  *outlet
 
 	session uint64 // that the next frames come from
@@ -55,12 +55,13 @@ type gateway struct {
 	// What the daemon has sent so far, and from KindStart on what was made of it.
 	cfg     Config
 	leases  []dhcp.Lease
-	plan    plan
+	plan    Plan
 	engine  *engine
 	dhcp    *dhcp.Server // nil without DHCP
 	dns     *dns.Server  // nil without a name server
-	fwd     forwards
 	started bool
+
+	forwarded atomic.Uint64 // flows from outside
 }
 
 // tuning is what tests change.
@@ -68,9 +69,8 @@ type tuning struct {
 	elapsed     func() time.Duration // DHCP's clock; nil = monotonic
 	dialTimeout time.Duration
 	udpIdle     time.Duration
-	dnsPort     string             // of the host's resolvers
-	onStart     func()             // called when it has started; nil = nothing
-	onFrame     func(frame []byte) // called with each frame before it reaches the stack; nil = nothing
+	dnsPort     string // of the host's resolvers
+	onStart     func() // called when it has started; nil = nothing
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -98,11 +98,11 @@ func (g *gateway) stats() stats {
 
 // start makes the servers and the stack of what the daemon has sent.
 func (g *gateway) start() (err error) {
-	if g.plan, err = newPlan(g.cfg); err != nil {
+	if g.plan, err = g.cfg.Plan(); err != nil {
 		return err
 	}
-	g.out.max = g.plan.maxFrame() // nothing is sent before
-	if g.plan.dhcpStart.IsValid() {
+	g.out.max = g.plan.MaxFrame() // nothing is sent before
+	if g.plan.DHCPStart.IsValid() {
 		g.dhcp = dhcp.New(g.dhcpConfig(g.leases))
 	}
 	if g.plan.dns {
@@ -114,39 +114,13 @@ func (g *gateway) start() (err error) {
 		return err
 	}
 	g.started = true
-	g.fwd.serve()
 	if g.tune.onStart != nil {
 		g.tune.onStart()
 	}
 	return nil
 }
 
-// close ends everything, the flows with a reset.
-func (g *gateway) close() {
-	g.awake.wake()
-	if g.dns != nil {
-		g.dns.Close() // before the flows: some of them wait for it
-	}
-	g.fwd.close() // no new flow from outside
-	if g.engine != nil {
-		g.engine.close()
-	}
-	g.out.close()
-}
-
-// handleRun handles frames of one session.
-func (g *gateway) handleRun(session uint64, b frame.Batch) {
-	it := b.Iter()
-	for it.Next() {
-		g.handle(session, it.Frame())
-	}
-	g.flush(session)
-}
-
 func (g *gateway) handle(src uint64, f []byte) {
-	if g.tune.onFrame != nil {
-		g.tune.onFrame(f)
-	}
 	if g.joined.join(f) {
 		return
 	}
@@ -181,8 +155,8 @@ func (g *gateway) handleDNS(src uint64, d datagram) {
 }
 
 // maxDatagram is the longest UDP payload that the gateway's own services send, in bytes: what fits the MTU.
-func (p *plan) maxDatagram() int {
-	return min(p.mtu, defaultMTU) - header.IPv4MinimumSize - header.UDPMinimumSize
+func (p *Plan) maxDatagram() int {
+	return min(p.MTU, defaultMTU) - header.IPv4MinimumSize - header.UDPMinimumSize
 }
 
 // sendUDP sends a datagram of the gateway's own services.
@@ -193,10 +167,10 @@ func (g *gateway) sendUDP(mac net.HardwareAddr, port uint16, dst netip.AddrPort,
 	}
 	var h [frame.MinLen + header.IPv4MinimumSize + header.UDPMinimumSize]byte
 	header.Ethernet(h[:]).Encode(&header.EthernetFields{
-		SrcAddr: tcpip.LinkAddress(g.plan.mac), DstAddr: tcpip.LinkAddress(mac), Type: header.IPv4ProtocolNumber,
+		SrcAddr: tcpip.LinkAddress(g.plan.MAC), DstAddr: tcpip.LinkAddress(mac), Type: header.IPv4ProtocolNumber,
 	})
 	ip, u := header.IPv4(h[frame.MinLen:]), header.UDP(h[frame.MinLen+header.IPv4MinimumSize:])
-	from, to := tcpip.AddrFrom4(g.plan.gateway.As4()), tcpip.AddrFrom4(dst.Addr().As4())
+	from, to := tcpip.AddrFrom4(g.plan.Gateway.As4()), tcpip.AddrFrom4(dst.Addr().As4())
 	ip.Encode(&header.IPv4Fields{
 		TotalLength: uint16(len(h) - frame.MinLen + len(payload)),
 		TTL:         64, Protocol: uint8(header.UDPProtocolNumber), SrcAddr: from, DstAddr: to,

@@ -28,7 +28,7 @@ import (
 func TestOnlyGateway(t *testing.T) {
 	n := start(t, Config{}, tuning{})
 	g := newRawGuest(t, n, mac1)
-	gwMAC := n.plan.mac
+	gwMAC := n.plan.MAC
 	p := fakeguest.UDPPacket
 	from, to := netip.AddrPortFrom(guestIP, 4000), netip.AddrPortFrom(aliasIP, 9)
 	ip := func(src, dst netip.Addr, body []byte) []byte {
@@ -87,7 +87,7 @@ func TestOnlyGateway(t *testing.T) {
 	assert.Zero(t, tcp+udp)
 }
 
-// TestGatewayAsks: whoever the answer is from, it is the gateway that asks for a guest's MAC address, and it takes the answer.
+// TestGatewayAsks: wherever the answer is from, it is the gateway that asks for a guest's MAC address, and it takes the answer.
 func TestGatewayAsks(t *testing.T) {
 	var dialing atomic.Int32
 	n := start(t, Config{}, tuning{dialTimeout: time.Millisecond, dial: hangingDial(&dialing)})
@@ -99,7 +99,7 @@ func TestGatewayAsks(t *testing.T) {
 		p := g.expect(patience, func(p *fakeguest.Packet) bool { return p.Type == fakeguest.TypeARP && p.DstIP == src })
 		require.NotNil(t, p, to)
 		assert.Equal(t, gatewayIP, p.SrcIP, to)
-		g.send(g.eth(n.plan.mac, 0x0806, g.arp(fakeguest.ARPReply, src, gatewayIP)))
+		g.send(g.eth(n.plan.MAC, 0x0806, g.arp(fakeguest.ARPReply, src, gatewayIP)))
 		p = g.expect(patience, func(p *fakeguest.Packet) bool { return p.Type == fakeguest.TypeIPv4 })
 		require.NotNil(t, p, to)
 		assert.Equal(t, to, p.SrcIP)
@@ -149,7 +149,7 @@ func TestNoWayOut(t *testing.T) {
 // resolve asks the gateway's DNS server over UDP or TCP.
 func resolve(t *testing.T, g *ipGuest, name string, tcp bool) *dns.Msg {
 	t.Helper()
-	to := netip.AddrPortFrom(g.net.plan.gateway, 53)
+	to := netip.AddrPortFrom(g.net.plan.Gateway, 53)
 	var c net.Conn
 	var err error
 	if tcp {
@@ -168,7 +168,7 @@ func resolve(t *testing.T, g *ipGuest, name string, tcp bool) *dns.Msg {
 	return m
 }
 
-// TestNoDHCP: nobody answers.
+// TestNoDHCP: there is no answer.
 func TestNoDHCP(t *testing.T) {
 	n := start(t, Config{DisableDHCP: true}, tuning{})
 	_, err := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond}).Configure()
@@ -180,26 +180,12 @@ func TestNoDHCP(t *testing.T) {
 	assert.Nil(t, n.gw.dhcp)
 }
 
-// TestQueuesTakeTurns: of what one read brought, each session has its first run handled before any has its second one.
-func TestQueuesTakeTurns(t *testing.T) {
-	q := queues{bySession: map[uint64]int{}}
-	for range 2 {
-		for i, session := range []uint64{7, 7, 9, 7, 9, 1 << 62} {
-			q.put(session, frame.NewBatch(nil, i))
-		}
-		var got []string
-		q.handle(func(session uint64, b frame.Batch) { got = append(got, fmt.Sprint(session, " ", b.Len())) })
-		assert.Equal(t, []string{"7 0", "9 2", fmt.Sprint(uint64(1<<62), " 5"), "7 1", "9 4", "7 3"}, got)
-	}
-	q.handle(func(uint64, frame.Batch) { assert.Fail(t, "it is empty") })
-}
-
 // FuzzFrames feeds any frames to the gateway of a running network: there is no panic, the gateway keeps answering,
 // and nothing that a guest could take for another guest's answer comes out.
 func FuzzFrames(f *testing.F) {
 	n := start(f, Config{}, tuning{dial: func(context.Context, string, string) (net.Conn, error) { return nil, fmt.Errorf("no") }})
 	g := newRawGuest(f, n, mac1)
-	gw := n.plan.mac
+	gw := n.plan.MAC
 	f.Add(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, guestIP, gatewayIP)))
 	f.Add(g.eth(gw, 0x0806, g.arp(fakeguest.ARPReply, guestIP, gatewayIP)))
 	f.Add(g.eth(gw, 0x0800, fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoICMP, echoRequest())))

@@ -91,7 +91,7 @@ func (g *rawGuest) ping(src, dst netip.Addr, wait time.Duration) bool {
 
 // announce makes the gateway know the guest's address, as a guest does when it asks for the gateway.
 func (g *rawGuest) announce(src netip.Addr) {
-	g.send(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, src, g.net.plan.gateway)))
+	g.send(g.eth(bcast, 0x0806, g.arp(fakeguest.ARPRequest, src, g.net.plan.Gateway)))
 }
 
 // resolve asks for the MAC address of target; nil means no answer.
@@ -152,11 +152,11 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 	g := &ipGuest{net: n, in: make(chan []byte, 4096)}
 	hw, err := net.ParseMAC(mac)
 	require.NoError(t, err)
-	g.out = newOutlet(n.plan.maxFrame(), func(b []byte, _ bool) (int, error) {
+	g.out = newOutlet(n.plan.MaxFrame(), func(b []byte, _ bool) (int, error) {
 		g.port.Send(frame.NewBatch(b, countFrames(b)))
 		return len(b), nil
 	}, &drops{})
-	g.link = newLink(&plan{gateway: ip, mac: hw, mtu: n.plan.mtu}, g.out)
+	g.link = newLink(&Plan{Gateway: ip, MAC: hw, MTU: n.plan.MTU}, g.out)
 	g.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
@@ -164,13 +164,13 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 	require.Nil(t, g.stack.CreateNIC(1, g.link))
 	require.Nil(t, g.stack.AddProtocolAddress(1, tcpip.ProtocolAddress{
 		Protocol:          ipv4.ProtocolNumber,
-		AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(ip.As4()), PrefixLen: n.plan.subnet.Bits()},
+		AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(ip.As4()), PrefixLen: n.plan.Subnet.Bits()},
 	}, stack.AddressProperties{}))
-	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(n.plan.subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(n.plan.subnet.Bits(), 32))))
+	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(n.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(n.plan.Subnet.Bits(), 32))))
 	require.NoError(t, err)
 	g.stack.SetRouteTable([]tcpip.Route{
 		{Destination: subnet, NIC: 1},
-		{Destination: header.IPv4EmptySubnet, Gateway: tcpip.AddrFrom4(n.plan.gateway.As4()), NIC: 1},
+		{Destination: header.IPv4EmptySubnet, Gateway: tcpip.AddrFrom4(n.plan.Gateway.As4()), NIC: 1},
 	})
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
 	g.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &sack)
@@ -178,7 +178,7 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 	p, err := n.Attach(context.Background(), network.PortOptions{Name: "guest " + mac}, g)
 	require.NoError(t, err)
 	g.port = p
-	g.wg.Go(g.out.run)
+	go g.out.run()
 	g.wg.Go(g.run)
 	t.Cleanup(g.close)
 	return g
@@ -187,7 +187,6 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 func (g *ipGuest) close() {
 	_ = g.port.Close()
 	close(g.in)
-	g.out.close()
 	g.wg.Wait()
 	g.stack.Destroy()
 }
@@ -236,7 +235,7 @@ func (g *ipGuest) dialUDP(to netip.AddrPort) (*gonet.UDPConn, error) {
 }
 
 // toGateway sends an IPv4 packet.
-func (g *rawGuest) toGateway(packet []byte) { g.send(g.eth(g.net.plan.mac, 0x0800, packet)) }
+func (g *rawGuest) toGateway(packet []byte) { g.send(g.eth(g.net.plan.MAC, 0x0800, packet)) }
 
 var bcast = fakeguest.Broadcast
 

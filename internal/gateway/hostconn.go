@@ -12,7 +12,8 @@ import (
 // hostConn is the host's end of a flow. One goroutine reads and one writes.
 type hostConn struct {
 	net.Conn
-	raw syscall.RawConn // nil if the connection has no file descriptor
+	tcp *net.TCPConn // nil for UDP
+	raw syscall.RawConn
 
 	// The result of one read, which try makes as soon as there is something. They are here because each call would put them on
 	// the heap otherwise.
@@ -22,29 +23,20 @@ type hostConn struct {
 	err error
 }
 
-// newHostConn takes a connection over. It ends with a reset unless finish was called, whatever ends the process: the other side shall
-// not take what it got for all there was.
+// newHostConn takes a connection over. A TCP connection ends with a reset unless finish was called, whatever ends the process: the
+// other side shall not take what it got for all there was.
 func newHostConn(c net.Conn) *hostConn {
 	h := &hostConn{Conn: c}
-	h.linger(0)
 	h.try = h.tryRead
-	if sc, ok := c.(syscall.Conn); ok {
-		h.raw, _ = sc.SyscallConn()
+	h.raw, _ = c.(syscall.Conn).SyscallConn()
+	if h.tcp, _ = c.(*net.TCPConn); h.tcp != nil {
+		_ = h.tcp.SetLinger(0)
 	}
 	return h
 }
 
 // next returns what arrived, in a buffer that the caller puts back. io.EOF is the orderly end of a TCP connection.
-func (h *hostConn) next(stream bool) (*[bufSize]byte, int, error) {
-	if h.raw == nil {
-		buf := buffers.Get().(*[bufSize]byte)
-		n, err := h.Read(buf[:])
-		if err != nil {
-			buffers.Put(buf)
-			return nil, 0, err
-		}
-		return buf, n, nil
-	}
+func (h *hostConn) next() (*[bufSize]byte, int, error) {
 	if err := h.raw.Read(h.try); err != nil {
 		return nil, 0, err
 	}
@@ -53,7 +45,7 @@ func (h *hostConn) next(stream bool) (*[bufSize]byte, int, error) {
 	switch {
 	case h.err != nil:
 		return nil, 0, h.err
-	case h.n == 0 && stream:
+	case h.n == 0 && h.tcp != nil:
 		buffers.Put(buf)
 		return nil, 0, io.EOF
 	}
@@ -73,25 +65,12 @@ func (h *hostConn) tryRead(fd uintptr) bool {
 }
 
 // closeWrite ends our side of a TCP connection in order.
-func (h *hostConn) closeWrite() {
-	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
-		_ = c.CloseWrite()
-	}
-}
+func (h *hostConn) closeWrite() { _ = h.tcp.CloseWrite() }
 
-// abort closes the connection, a TCP connection with a reset, and wakes the goroutines that wait on it.
-func (h *hostConn) abort() { _ = h.Close() }
-
-// finish closes a connection in order.
+// finish closes a TCP connection in order.
 func (h *hostConn) finish() {
-	h.linger(-1)
+	_ = h.tcp.SetLinger(-1)
 	_ = h.Close()
-}
-
-func (h *hostConn) linger(seconds int) {
-	if c, ok := h.Conn.(interface{ SetLinger(int) error }); ok {
-		_ = c.SetLinger(seconds)
-	}
 }
 
 // errSocketFull tells the stack that it shall keep the rest.

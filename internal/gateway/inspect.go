@@ -37,12 +37,12 @@ type datagram struct {
 // inspect decides on a frame before the stack sees it. The stack is promiscuous, because it must take what is addressed to
 // the whole world, so everything it must not answer ends here: ARP and echo for other addresses, other ICMP, and whatever
 // pretends to come from the gateway or from outside the subnet.
-func (p *plan) inspect(f []byte) (verdict, datagram) {
-	if !Wants([6]byte(p.mac), f) {
+func (p *Plan) inspect(f []byte) (verdict, datagram) {
+	if !Wants([6]byte(p.MAC), f) {
 		return dropUnwanted, datagram{}
 	}
 	eth := header.Ethernet(f)
-	if f[6]&1 != 0 || [6]byte(f[6:12]) == [6]byte(p.mac) {
+	if f[6]&1 != 0 || [6]byte(f[6:12]) == [6]byte(p.MAC) {
 		return dropMalformed, datagram{}
 	}
 	body := f[frame.MinLen:]
@@ -62,7 +62,7 @@ func (p *plan) inspect(f []byte) (verdict, datagram) {
 	switch {
 	case !p.isGuest(src):
 		return dropMalformed, datagram{}
-	case [6]byte(f[:6]) != [6]byte(p.mac):
+	case [6]byte(f[:6]) != [6]byte(p.MAC):
 		return dropUnwanted, datagram{} // broadcasts, DHCP apart
 	}
 	return p.inspectTransport(ip, dst), datagram{}
@@ -79,7 +79,7 @@ func Wants(mac [6]byte, f []byte) bool {
 }
 
 // inspectARP lets questions about the gateway's addresses and answers to its own questions pass.
-func (p *plan) inspectARP(body []byte) verdict {
+func (p *Plan) inspectARP(body []byte) verdict {
 	a := header.ARP(body)
 	if !a.IsValid() {
 		return dropMalformed
@@ -91,33 +91,33 @@ func (p *plan) inspectARP(body []byte) verdict {
 		return dropMalformed
 	case a.Op() == header.ARPRequest && p.own(target):
 		return toStack
-	case a.Op() == header.ARPReply && target == p.gateway:
+	case a.Op() == header.ARPReply && target == p.Gateway:
 		return toStack
 	}
 	return dropUnwanted
 }
 
 // inspectService finds datagrams for the DHCP and DNS servers.
-func (p *plan) inspectService(f []byte, ip header.IPv4, src, dst netip.Addr) (verdict, datagram) {
+func (p *Plan) inspectService(f []byte, ip header.IPv4, src, dst netip.Addr) (verdict, datagram) {
 	u := header.UDP(ip.Payload())
 	if len(u) < header.UDPMinimumSize || int(u.Length()) < header.UDPMinimumSize || int(u.Length()) > len(u) {
 		return dropMalformed, datagram{}
 	}
 	d := datagram{mac: [6]byte(f[6:12]), src: netip.AddrPortFrom(src, u.SourcePort()), payload: u[header.UDPMinimumSize:u.Length()]}
 	switch {
-	case u.DestinationPort() == portDHCPServer && (dst == p.gateway || dst == broadcastAddr || dst == p.broadcast):
+	case u.DestinationPort() == portDHCPServer && (dst == p.Gateway || dst == broadcastAddr || dst == p.broadcast):
 		if u.SourcePort() != portDHCPClient {
 			return dropMalformed, datagram{}
 		}
 		return toDHCP, d
-	case u.DestinationPort() == portDNS && dst == p.gateway && p.isGuest(src) && p.dns:
+	case u.DestinationPort() == portDNS && dst == p.Gateway && p.isGuest(src) && p.dns:
 		return toDNS, d
 	}
 	return toStack, datagram{}
 }
 
 // inspectTransport decides on a unicast packet from a guest.
-func (p *plan) inspectTransport(ip header.IPv4, dst netip.Addr) verdict {
+func (p *Plan) inspectTransport(ip header.IPv4, dst netip.Addr) verdict {
 	switch ip.TransportProtocol() {
 	case header.TCPProtocolNumber, header.UDPProtocolNumber:
 		if dst.IsMulticast() || dst.IsUnspecified() || dst == broadcastAddr || dst == p.broadcast {
@@ -139,8 +139,8 @@ func (p *plan) inspectTransport(ip header.IPv4, dst netip.Addr) verdict {
 var broadcastAddr = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // isGuest tells whether a may be the address of a guest.
-func (p *plan) isGuest(a netip.Addr) bool {
-	return p.subnet.Contains(a) && !p.own(a) && a != p.broadcast && a != p.subnet.Addr()
+func (p *Plan) isGuest(a netip.Addr) bool {
+	return p.Subnet.Contains(a) && !p.own(a) && a != p.broadcast && a != p.Subnet.Addr()
 }
 
 func fragmented(ip header.IPv4) bool {

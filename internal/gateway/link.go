@@ -16,7 +16,7 @@ import (
 // never changes: its address and capabilities, and that there is no goroutine to wait for.
 type link struct {
 	*channel.Endpoint
-	plan *plan
+	plan *Plan
 	out  *outlet
 
 	dispatcher stack.NetworkDispatcher // the stack's side, set while the interface exists
@@ -29,8 +29,8 @@ var (
 
 // newLink makes it. Checksums of what arrives are not looked at: the frames come over a socket of this host, and many guests leave
 // them to the hardware that is not there. The outlet cuts large TCP packets and computes their checksums.
-func newLink(p *plan, out *outlet) *link {
-	l := &link{Endpoint: channel.New(0, uint32(p.mtu), tcpip.LinkAddress(p.mac)), plan: p, out: out}
+func newLink(p *Plan, out *outlet) *link {
+	l := &link{Endpoint: channel.New(0, uint32(p.MTU), tcpip.LinkAddress(p.MAC)), plan: p, out: out}
 	l.LinkEPCapabilities = stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
 	l.SupportedGSOKind = stack.HostGSOSupported
 	return l
@@ -79,7 +79,7 @@ func (l *link) outgoingARP(a header.ARP) bool {
 	}
 	switch a.Op() {
 	case header.ARPRequest:
-		copy(a.ProtocolAddressSender(), l.plan.gateway.AsSlice())
+		copy(a.ProtocolAddressSender(), l.plan.Gateway.AsSlice())
 		return true
 	case header.ARPReply:
 		return l.plan.own(netip.AddrFrom4([4]byte(a.ProtocolAddressSender())))
@@ -88,7 +88,7 @@ func (l *link) outgoingARP(a header.ARP) bool {
 }
 
 // MTU implements stack.LinkEndpoint.
-func (l *link) MTU() uint32 { return uint32(l.plan.mtu) }
+func (l *link) MTU() uint32 { return uint32(l.plan.MTU) }
 
 // MaxHeaderLength implements stack.LinkEndpoint.
 func (l *link) MaxHeaderLength() uint16 { return header.EthernetMinimumSize }

@@ -11,13 +11,13 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -26,8 +26,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	gatewayIP = netip.MustParseAddr("192.168.105.1")
@@ -45,7 +43,7 @@ const patience = 30 * time.Second
 type Network struct {
 	*bridge.Bridge
 	t       testing.TB
-	plan    plan
+	plan    Plan
 	gw      *gateway
 	port    *bridge.Port
 	conn    *net.UnixConn
@@ -54,6 +52,8 @@ type Network struct {
 	done    chan struct{} // both loops have ended
 	err     error         // of the gateway's
 	closing sync.Once
+
+	sessions atomic.Uint64
 
 	answers chan Answer
 	mu      sync.Mutex
@@ -73,7 +73,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 		failing: map[int]string{}, leases: map[string]dhcp.Lease{},
 	}
 	var err error
-	n.plan, err = newPlan(c)
+	n.plan, err = c.Plan()
 	require.NoError(t, err)
 	ours, theirs, err := NewPair()
 	require.NoError(t, err)
@@ -81,20 +81,23 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	started := make(chan struct{})
 	tune.onStart = func() { close(started) }
 	n.gw = onPair(t, theirs, tune)
-	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.mac}, KnownOnly: true}, n)
+	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.MAC}, KnownOnly: true}, n)
 	require.NoError(t, err)
 	var loops sync.WaitGroup
-	loops.Go(func() { n.err = n.gw.serve(Hello{Version: "test"}) })
+	loops.Go(func() {
+		n.err = n.gw.serve(Hello{Version: "test"})
+		_ = n.gw.pair.Close() // as when its process ends
+	})
 	loops.Go(n.read)
 	go func() { loops.Wait(); close(n.done) }()
 	t.Cleanup(func() { require.NoError(t, n.Close()) })
 
 	n.write(AppendMessage(nil, KindConfig, c))
+	n.write(AppendMessage(nil, KindStart, nil))
+	<-started
 	for i, f := range c.Forwards {
 		n.pass(i, listen(t, c, f))
 	}
-	n.write(AppendMessage(nil, KindStart, nil))
-	<-started
 	return n
 }
 
@@ -144,14 +147,14 @@ func (n *Network) write(b []byte) {
 }
 
 // MaxFrame implements frame.Sink.
-func (n *Network) MaxFrame() int { return n.plan.maxFrame() }
+func (n *Network) MaxFrame() int { return n.plan.MaxFrame() }
 
 // Deliver implements frame.Sink.
 func (n *Network) Deliver(frame.Batch) {}
 
 // DeliverFrom implements bridge.sourceSink.
-func (n *Network) DeliverFrom(src bridge.PortID, b frame.Batch) {
-	n.write(append(AppendSession(nil, uint64(src)), b.Bytes()...))
+func (n *Network) DeliverFrom(source any, b frame.Batch) {
+	n.write(append(AppendSession(nil, source.(uint64)), b.Bytes()...))
 }
 
 // read handles what comes from the gateway.
@@ -218,21 +221,22 @@ func (n *Network) ask() Answer {
 	return Answer{}
 }
 
-// Stats are the gateway's counters, without the way to it.
-func (n *Network) Stats() stats { return n.gw.stats() }
+// Stats are the gateway's counters.
+func (n *Network) Stats() stats { return n.ask().Stats }
 
 // Attach implements network.Network.
 func (n *Network) Attach(_ context.Context, o network.PortOptions, toClient frame.Sink) (network.Port, error) {
-	p, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name}, toClient)
-	return guestPort{p, n}, err
+	session := n.sessions.Add(1)
+	p, err := n.Bridge.Attach(bridge.PortOptions{Name: o.Name, Source: session}, toClient)
+	return guestPort{p, n, session}, err
 }
 
 // Info implements network.Network.
 func (n *Network) Info() network.Info {
-	return network.Info{Subnet: n.plan.subnet, Gateway: n.plan.gateway, MTU: n.plan.mtu, MaxFrame: frame.MaxLen}
+	return network.Info{Subnet: n.plan.Subnet, Gateway: n.plan.Gateway, MTU: n.plan.MTU, MaxFrame: frame.MaxLen}
 }
 
-// Close ends it, in the order of a daemon that stops.
+// Close ends it, in the order of a daemon that stops. The flows and the stack would end with the gateway's process.
 func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.Bridge.Close()
@@ -246,16 +250,17 @@ func (n *Network) Close() error {
 // guestPort is a port that tells the gateway of its end.
 type guestPort struct {
 	*bridge.Port
-	n *Network
+	n       *Network
+	session uint64
 }
 
 func (p guestPort) Info() network.PortInfo {
-	return network.PortInfo{MTU: p.n.plan.mtu, MaxFrame: frame.MaxLen}
+	return network.PortInfo{MTU: p.n.plan.MTU, MaxFrame: frame.MaxLen}
 }
 
 func (p guestPort) Close() error {
 	err := p.Port.Close()
-	p.n.write(AppendMessage(nil, KindGone, uint64(p.ID())))
+	p.n.write(AppendMessage(nil, KindGone, p.session))
 	return err
 }
 
@@ -315,7 +320,7 @@ func echoServer(t testing.TB) uint16 {
 	return l.Addr().(*net.TCPAddr).AddrPort().Port()
 }
 
-// deadPort is a port of the host's loopback that refuses connections, and is nobody else's until the end of the test.
+// deadPort is a port of the host's loopback that refuses connections, and no other has it until the end of the test.
 func deadPort(t *testing.T) uint16 {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)

@@ -31,11 +31,10 @@ type outlet struct {
 	// write writes what the pair takes and reports how much that was; with wait it waits until that is something.
 	write func(b []byte, wait bool) (int, error)
 
-	mu     sync.Mutex
-	buf    []byte
-	closed bool
+	mu  sync.Mutex
+	buf []byte
 
-	wake chan struct{} // one token: something waits, or closed
+	wake chan struct{} // one token: something waits
 
 	turn    sync.Mutex // held by the goroutine that writes
 	sending []byte     // swapped with buf, by the goroutine that writes
@@ -49,9 +48,7 @@ func newOutlet(maxFrame int, write func([]byte, bool) (int, error), d *drops) *o
 // putMessage queues a message.
 func (o *outlet) putMessage(kind byte, body any) {
 	o.mu.Lock()
-	if !o.closed {
-		o.buf = AppendMessage(o.buf, kind, body)
-	}
+	o.buf = AppendMessage(o.buf, kind, body)
 	o.mu.Unlock()
 	o.signal()
 }
@@ -76,9 +73,6 @@ func (o *outlet) putSegments(pkt *stack.PacketBuffer) {
 	for s.len() > 0 {
 		o.mu.Lock()
 		n := min(s.len(), maxSegments, (outletLimit-len(o.buf))/(frame.PrefixLen+s.size()))
-		if o.closed {
-			n = 0
-		}
 		o.buf = s.appendTo(o.buf, max(0, n))
 		o.mu.Unlock()
 		if n <= 0 {
@@ -96,7 +90,7 @@ func (o *outlet) put(size int, parts ...[]byte) {
 		return
 	}
 	o.mu.Lock()
-	if o.closed || len(o.buf)+frame.PrefixLen+size > outletLimit {
+	if len(o.buf)+frame.PrefixLen+size > outletLimit {
 		o.mu.Unlock()
 		o.drops.outFull.Add(1)
 		return
@@ -109,55 +103,36 @@ func (o *outlet) put(size int, parts ...[]byte) {
 	o.signal()
 }
 
-// run writes what others leave to it, until close or the end of the pair.
+// run writes what others leave to it, until the end of the pair.
 func (o *outlet) run() {
 	for range o.wake {
-		err, more := error(nil), false
-		if o.turn.TryLock() { // else the goroutine that has it wakes us, if anything is left
-			for err == nil && o.next() {
-				err = o.send(true)
+		o.turn.Lock()
+		for o.next() {
+			if o.send(true) != nil {
+				return // with the turn: nothing can be written any more
 			}
-			o.turn.Unlock()
-			more = true
 		}
-		o.mu.Lock()
-		closed := o.closed
-		more = more && len(o.buf) > 0 // came since, and was left to us
-		o.mu.Unlock()
-		if closed || err != nil {
-			return
-		}
-		if more {
-			o.signal()
-		}
+		o.turn.Unlock()
 	}
 }
 
 // maxTurns is how often in a row a goroutine of the stack writes what others left to it meanwhile.
 const maxTurns = 4
 
-// drain writes what has gathered and the pair takes, unless another goroutine does already: then that one writes it.
+// drain writes what has gathered and the pair takes, unless another goroutine does already: then what is left is run's.
 func (o *outlet) drain() {
-	for range maxTurns {
-		if !o.turn.TryLock() {
-			return
-		}
-		all := true
-		if o.next() {
-			all = o.send(false) == nil && len(o.left) == 0
-		}
-		o.turn.Unlock()
-		o.mu.Lock()
-		more := len(o.buf) > 0 // of one that did not get the turn
-		o.mu.Unlock()
-		if !all {
-			break
-		}
-		if !more {
-			return
-		}
+	if !o.turn.TryLock() {
+		o.signal()
+		return
 	}
-	o.signal()
+	turns := 0
+	for turns < maxTurns && o.next() && o.send(false) == nil && len(o.left) == 0 {
+		turns++
+	}
+	if turns == maxTurns || len(o.left) > 0 {
+		o.signal()
+	}
+	o.turn.Unlock()
 }
 
 // next reports whether there is something to write. The caller has the turn.
@@ -179,13 +154,6 @@ func (o *outlet) send(wait bool) error {
 	n, err := o.write(o.left, wait)
 	o.left = o.left[n:]
 	return err
-}
-
-func (o *outlet) close() {
-	o.mu.Lock()
-	o.closed = true
-	o.mu.Unlock()
-	o.signal()
 }
 
 func (o *outlet) signal() {

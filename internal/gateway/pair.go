@@ -117,16 +117,6 @@ func (p *Pair) keepFiles(oob []byte) {
 	}
 }
 
-// takeFile takes the file that came first, nil if there is none.
-func (p *Pair) takeFile() *os.File {
-	if len(p.files) == 0 {
-		return nil
-	}
-	f := p.files[0]
-	p.files = p.files[1:]
-	return f
-}
-
 // WriteWire writes what the pair takes of head and b; with wait it waits until that is something.
 func (p *Pair) WriteWire(head, b []byte, wait bool) (int, error) {
 	p.out, p.writeWait = vector{head, b}, wait
@@ -146,14 +136,6 @@ func (p *Pair) writeOnce(fd uintptr) bool {
 	}
 	p.writeErr = err
 	return true
-}
-
-// close closes the pair and the files that were not taken.
-func (p *Pair) close() {
-	_ = p.Close()
-	for _, f := range p.files {
-		_ = f.Close()
-	}
 }
 
 // A vector is what is written at once.

@@ -75,45 +75,47 @@ func TestPlan(t *testing.T) {
 			if tt.netID {
 				o.NetworkIdentifier = "12345678-1234-1234-1234-123456789abc"
 			}
-			p, err := newPlan(o)
+			p, err := o.Plan()
 			if tt.wantErr != "" {
 				require.ErrorContains(t, err, tt.wantErr)
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, tt.subnet, p.subnet.String())
-			assert.Equal(t, addrOf(tt.alias), p.alias)
-			assert.Equal(t, addrOf(tt.first), p.dhcpStart)
-			assert.Equal(t, addrOf(tt.last), p.dhcpEnd)
-			assert.NoError(t, p.checkGuest(p.lastGuest()), "told as the end without DHCP")
+			assert.Equal(t, tt.subnet, p.Subnet.String())
+			assert.Equal(t, addrOf(tt.alias), p.Alias)
+			assert.Equal(t, addrOf(tt.first), p.DHCPStart)
+			assert.Equal(t, addrOf(tt.last), p.DHCPEnd)
+			assert.NoError(t, p.checkGuest(p.LastGuest()), "told as the end without DHCP")
 		})
 	}
-	_, err := Config{Mode: network.ModeBridged}.Facts()
+	_, err := Config{Mode: network.ModeBridged}.Plan()
 	assert.ErrorIs(t, err, ErrBridged)
+	assert.Equal(t, "0.0.0.0", Config{Mode: network.ModeShared}.ForwardAddress().String())
+	assert.Equal(t, "127.0.0.1", Config{Mode: network.ModeHost}.ForwardAddress().String(), "the outside stays out")
 }
 
 // TestIdentity: the gateway's addresses are the same in every life of a network, and others in another network.
 func TestIdentity(t *testing.T) {
-	plan := func(gw string) plan {
-		p, err := newPlan(Config{Mode: network.ModeShared, Gateway: addrOf(gw)})
+	plan := func(gw string) Plan {
+		p, err := Config{Mode: network.ModeShared, Gateway: addrOf(gw)}.Plan()
 		require.NoError(t, err)
 		return p
 	}
 	a, b := plan("10.0.0.1"), plan("10.0.1.1")
 	assert.Equal(t, a, plan("10.0.0.1"))
-	assert.NotEqual(t, a.mac, b.mac)
-	assert.NotEqual(t, a.gatewayID, b.gatewayID)
-	assert.Equal(t, byte(2), a.mac[0]&3, "locally administered, individual")
-	assert.Regexp(t, `^[0-9A-F]{8}-[0-9A-F]{4}-8[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}$`, network.IDText(a.gatewayID))
+	assert.NotEqual(t, a.MAC, b.MAC)
+	assert.NotEqual(t, a.ID, b.ID)
+	assert.Equal(t, byte(2), a.MAC[0]&3, "locally administered, individual")
+	assert.Regexp(t, `^[0-9A-F]{8}-[0-9A-F]{4}-8[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}$`, network.IDText(a.ID))
 }
 
 // TestTarget is where flows lead; TestRefused shows the same on the wire.
 func TestTarget(t *testing.T) {
-	plans := map[string]plan{}
+	plans := map[string]Plan{}
 	for name, o := range map[string]Config{
 		"shared": {Mode: network.ModeShared}, "host": {Mode: network.ModeHost}, "no NAT": {Mode: network.ModeShared, DisableNAT44: true},
 	} {
-		p, err := newPlan(o)
+		p, err := o.Plan()
 		require.NoError(t, err)
 		plans[name] = p
 	}
@@ -155,7 +157,7 @@ func TestTarget(t *testing.T) {
 		})
 	}
 	t.Run("no alias", func(t *testing.T) {
-		p, err := newPlan(Config{Mode: network.ModeHost, Gateway: addrOf("10.0.0.1"), PrefixLen: 30})
+		p, err := Config{Mode: network.ModeHost, Gateway: addrOf("10.0.0.1"), PrefixLen: 30}.Plan()
 		require.NoError(t, err)
 		_, ok := p.target(netip.AddrPortFrom(netip.Addr{}, 80))
 		assert.False(t, ok)
@@ -173,9 +175,9 @@ func TestEmptyRange(t *testing.T) {
 		{"10.0.0.253", "10.0.0.255", 24, true}, // the alias and the broadcast address
 		{"10.0.0.2", "10.0.0.3", 30, true},
 	} {
-		f, err := Config{Mode: network.ModeShared, Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits}.Facts()
+		f, err := Config{Mode: network.ModeShared, Gateway: addrOf(tt.gateway), DHCPEnd: addrOf(tt.end), PrefixLen: tt.bits}.Plan()
 		require.NoError(t, err)
-		assert.Equal(t, tt.warn, !f.CanLease)
+		assert.Equal(t, tt.warn, !f.CanLease())
 	}
 }
 
@@ -198,7 +200,7 @@ func TestPrivate(t *testing.T) {
 	}{
 		{"loopback", "127.0.0.1:9105", loopback4, port, true},
 		{"loopback, another port", "127.0.0.1:9105", loopback4, port + 1, false},
-		{"loopback, somebody else", "127.0.0.1:9105", outside, port, false},
+		{"loopback, another target", "127.0.0.1:9105", outside, port, false},
 		{"another address of loopback", "127.0.0.2:9105", loopback4, port, false},
 		{"IPv6 loopback", "[::1]:9105", loopback4, port, false},
 		{"an address of the host", "203.0.113.9:9105", outside, port, true},
@@ -208,10 +210,10 @@ func TestPrivate(t *testing.T) {
 		{"all, by loopback, in IPv6", "[::]:9105", loopback4, port, true},
 		{"all, by the host's own", "0.0.0.0:9105", own, port, true},
 		{"all, another port", "0.0.0.0:9105", loopback4, port + 1, false},
-		{"all, somebody else", "0.0.0.0:9105", outside, port, false},
+		{"all, another target", "0.0.0.0:9105", outside, port, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := plan{private: netip.MustParseAddrPort(tt.at)}
+			p := Plan{private: netip.MustParseAddrPort(tt.at)}
 			assert.Equal(t, tt.private, p.leadsToPrivate(netip.AddrPortFrom(tt.to, tt.port)))
 		})
 	}

@@ -38,34 +38,8 @@ type Program struct {
 	UID, GID int
 }
 
-// A Process is a gateway that was started.
-type Process interface {
-	PID() int
-	Kill() error
-	// Wait waits for its end and tells how it ended; nil is in order. It is called once.
-	Wait() error
-}
-
-type process struct{ *os.Process }
-
-func (p process) PID() int { return p.Pid }
-
-func (p process) Wait() error {
-	state, err := p.Process.Wait()
-	if err == nil && !state.Success() {
-		err = errors.New(state.String())
-	}
-	return err
-}
-
-// Adopt is the gateway with that pid, a child of this process from before it became this program.
-func Adopt(pid int) (Process, error) {
-	p, err := os.FindProcess(pid)
-	return process{p}, err
-}
-
 // Start starts a gateway on its end of the pair, and closes that here.
-func (p Program) Start(end *os.File) (Process, error) {
+func (p Program) Start(end *os.File) (*os.Process, error) {
 	c := exec.Command(p.Path)
 	c.Args = []string{"socket_vmnet2", "gateway", p.Socket}
 	c.Env = append(environment(), fmt.Sprintf("%s=%d %d %d", envName, os.Getpid(), p.UID, p.GID))
@@ -75,21 +49,8 @@ func (p Program) Start(end *os.File) (Process, error) {
 	if err := errors.Join(c.Start(), end.Close()); err != nil {
 		return nil, fmt.Errorf("start the gateway: %w", err)
 	}
-	return process{c.Process}, nil
+	return c.Process, nil
 }
-
-// Goroutine runs a gateway on its end of the pair in this process, for tests.
-func Goroutine(end *os.File) (Process, error) {
-	g := goroutine{end: make(chan error, 1)}
-	go func() { g.end <- serve(end, Hello{Version: "test", UID: os.Geteuid()}) }()
-	return g, nil
-}
-
-type goroutine struct{ end chan error }
-
-func (g goroutine) PID() int    { return 0 }
-func (g goroutine) Kill() error { return nil }
-func (g goroutine) Wait() error { return <-g.end }
 
 // environment is the process's without the variable, and without faults that are the daemon's.
 func environment() []string {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/netip"
 	"sync"
-	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -73,10 +72,8 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 			"guest", addrPort(id.RemoteAddress, id.RemotePort).String())
 		return false
 	}
-	e.wg.Add(1) // for serveTCP, which the forwarder starts
 	if !e.tcpFwd.HandlePacket(id, pkt) {
 		f.release()
-		e.wg.Done()
 		return false
 	}
 	return true
@@ -85,7 +82,7 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 // tcpTarget is where a connection leads; the zero target with true is the gateway's own DNS server.
 func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) {
 	dst := addrPort(id.LocalAddress, id.LocalPort)
-	if dst == netip.AddrPortFrom(e.plan.gateway, portDNS) && e.dnsTCP != nil {
+	if dst == netip.AddrPortFrom(e.plan.Gateway, portDNS) && e.dnsTCP != nil {
 		return netip.AddrPort{}, true
 	}
 	return e.plan.target(dst)
@@ -93,19 +90,14 @@ func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) 
 
 // serveTCP is the life of one connection: dial, and only then complete the guest's handshake.
 func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
-	defer e.wg.Done()
 	f := e.flows.lookup(flowKey{proto: protoTCP, id: r.ID()})
-	if f == nil { // the table was closed in between
-		r.Complete(true)
-		return
-	}
 	defer f.release()
 	dst, _ := e.tcpTarget(r.ID())
 	if !dst.IsValid() {
 		if g := e.accept(f, r); g != nil {
-			defer g.close()
+			defer g.Close()
 			f.onEnd(g.abort)
-			e.dnsTCP(f.src, g)
+			e.dnsTCP(f.share.src, g)
 		}
 		return
 	}
@@ -113,59 +105,36 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 		r.Complete(true)
 		return
 	}
-	c, err := e.dial("tcp4", dst.String())
+	host, err := e.dial(f, "tcp4", dst.String())
 	if err != nil {
 		r.Complete(true)
 		return
 	}
-	host := newHostConn(c)
 	defer host.Close()
-	guest := e.accept(f, r)
-	if guest == nil {
-		host.abort()
-		return
+	if guest := e.accept(f, r); guest != nil {
+		e.join(f, guest, host)
 	}
-	e.join(f, guest, host)
 }
 
 // join relays between the two ends of a flow until both have ended.
 func (e *engine) join(f *flow, guest *guestConn, host *hostConn) {
-	defer guest.close()
-	abort := func() { guest.abort(); host.abort() }
+	defer guest.Close()
+	abort := func() { guest.abort(); _ = host.Close() }
 	f.onEnd(abort)
 	e.relayTCP(guest, host, abort)
 	host.finish()
-	guest.settle(e.ctx)
+	guest.settle()
 }
 
 // accept completes the guest's handshake. It returns nil if the guest did not play along.
 func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	wq := new(waiter.Queue)
-	shaken := make(chan struct{})
-	defer close(shaken)
-	f.onEnd(func() { e.wg.Go(func() { wakeHandshake(wq, shaken) }) })
 	ep, err := r.CreateEndpoint(wq)
+	r.Complete(err != nil)
 	if err != nil {
-		r.Complete(true)
 		return nil
 	}
-	r.Complete(false)
 	return newGuestTCP(f, wq, ep)
-}
-
-// wakeHandshake makes CreateEndpoint, which waits for an event on wq, give up. One event does not do: it is lost when
-// CreateEndpoint does not listen yet, and then nothing would end it but its last retransmission.
-func wakeHandshake(wq *waiter.Queue, shaken <-chan struct{}) {
-	t := time.NewTicker(5 * time.Millisecond)
-	defer t.Stop()
-	for {
-		wq.Notify(waiter.WritableEvents)
-		select {
-		case <-shaken:
-			return
-		case <-t.C:
-		}
-	}
 }
 
 // relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side
@@ -176,7 +145,7 @@ func (e *engine) relayTCP(guest *guestConn, host *hostConn, abort func()) {
 	wg.Go(func() {
 		err := pump(guest.write, func() (*[bufSize]byte, int, error) {
 			e.awake.wait()
-			return host.next(true)
+			return host.next()
 		})
 		if err != nil {
 			abort()
@@ -192,7 +161,7 @@ func (e *engine) relayTCP(guest *guestConn, host *hostConn, abort func()) {
 }
 
 // pump copies until the orderly end of its source, for which it returns nil.
-func pump(write func([]byte) (int, error), next func() (*[bufSize]byte, int, error)) error {
+func pump(write func([]byte) error, next func() (*[bufSize]byte, int, error)) error {
 	for {
 		buf, n, err := next()
 		if errors.Is(err, io.EOF) {
@@ -201,7 +170,7 @@ func pump(write func([]byte) (int, error), next func() (*[bufSize]byte, int, err
 		if err != nil {
 			return err
 		}
-		_, err = write(buf[:n])
+		err = write(buf[:n])
 		buffers.Put(buf)
 		if err != nil {
 			return err

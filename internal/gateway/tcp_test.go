@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,7 +69,7 @@ func bothWays(t *testing.T, a, b net.Conn, size int) {
 
 func hostPort(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().Port() }
 
-// TestHalfClose: who ends its direction first still gets everything that the other sends afterwards.
+// TestHalfClose: the side that ends its direction first still gets everything that the other sends afterwards.
 func TestHalfClose(t *testing.T) {
 	g := newIPGuest(t, start(t, Config{}, tuning{}), mac1, guestIP)
 	for _, first := range []string{"guest", "host"} {
@@ -281,67 +280,6 @@ func fetch(t *testing.T, g *ipGuest, to netip.AddrPort) {
 	require.NoError(t, err)
 	assert.Len(t, b, 3000)
 }
-
-// TestCloseWhileBusy: Close does not wait for hanging dials, handshakes that never end, connections under
-// load both ways, and UDP flows. That no goroutine is left is checked when the package's tests end.
-func TestCloseWhileBusy(t *testing.T) {
-	var dialing atomic.Int32
-	n := start(t, Config{}, tuning{dialTimeout: time.Hour, udpIdle: time.Hour, dial: hangingDial(&dialing)})
-	to := netip.AddrPortFrom(aliasIP, echoServer(t))
-	bad := newRawGuest(t, n, mac1)
-	bad.announce(guestIP)
-	for i := range uint16(50) { // never acknowledged
-		bad.toGateway(synPacket(guestIP, 1000+i, to))
-		bad.toGateway(synPacket(guestIP, 2000+i, netip.AddrPortFrom(outside, 80)))
-	}
-	g := newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50"))
-	var wg sync.WaitGroup
-	for range 8 {
-		c, err := g.dialTCP(context.Background(), to)
-		require.NoError(t, err)
-		wg.Go(func() {
-			defer c.Close()
-			wg.Go(func() { _, _ = io.Copy(io.Discard, c) })
-			_, _ = io.Copy(c, zeroes{})
-		})
-		u, err := g.dialUDP(netip.AddrPortFrom(aliasIP, 9))
-		require.NoError(t, err)
-		_, err = u.Write([]byte("x"))
-		require.NoError(t, err)
-		u.Close()
-	}
-	require.Eventually(t, func() bool { return dialing.Load() >= 50 }, patience, time.Millisecond)
-	require.NoError(t, n.Close())
-	for _, e := range g.stack.RegisteredEndpoints() {
-		e.Abort()
-	}
-	wg.Wait()
-}
-
-// TestCloseAsHandshakesBegin closes the network while the stack is about to wait for handshakes that never end: an event
-// that comes too early for it must not be the last one.
-func TestCloseAsHandshakesBegin(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	for round := range 40 {
-		n := start(t, Config{}, tuning{})
-		g := newRawGuest(t, n, mac1)
-		g.announce(guestIP)
-		for i := range 20 {
-			g.toGateway(synPacket(guestIP, uint16(1000+i), netip.AddrPortFrom(aliasIP, hostPort(l))))
-		}
-		for range round { // a moment, longer each time
-			runtime.Gosched()
-		}
-		require.NoError(t, n.Close())
-	}
-}
-
-// zeroes never ends.
-type zeroes struct{}
-
-func (zeroes) Read(b []byte) (int, error) { return len(b), nil }
 
 // firstSYNs keeps back the SYNs that a guest's stack repeats: what the first one does not bring about does not come. A busy machine
 // may take longer than the second after which it is repeated.

@@ -5,9 +5,7 @@ package gateway
 import (
 	"errors"
 	"net"
-	"os"
 	"sync"
-	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
@@ -23,7 +21,7 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	}
 	f := e.flows.add(e.src, flowKey{proto: protoUDP, id: id})
 	if f == nil {
-		return true // the last flow with these ports ends just now, or all do
+		return true // the last flow with these ports ends just now
 	}
 	wq := new(waiter.Queue)
 	var guest *guestConn
@@ -39,56 +37,47 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 		f.release()
 		return true
 	}
-	e.wg.Go(func() {
-		defer f.release()
-		defer guest.close()
-		e.serveUDP(f, guest, dst.String())
-	})
+	go e.serveUDP(f, guest, dst.String())
 	return true
 }
 
-// serveUDP is the life of one flow. It ends after a minute without a datagram either way, when the host's port turns out
-// to be closed, or from outside.
+// serveUDP is the life of one flow that a guest began. It ends after a minute without a datagram either way, when the host's port
+// turns out to be closed, or from outside.
 func (e *engine) serveUDP(f *flow, guest *guestConn, dst string) {
-	c, err := e.dial("udp4", dst)
+	defer f.release()
+	defer guest.Close()
+	host, err := e.dial(f, "udp4", dst)
 	if err != nil {
 		return
 	}
-	host := newHostConn(c)
-	end := sync.OnceFunc(func() { guest.abort(); _ = host.Close() })
+	end := func() { guest.abort(); _ = host.Close() }
+	f.onEnd(end)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end()
-	f.onEnd(end)
 	wg.Go(func() {
 		defer end()
-		_ = pump(func(b []byte) (int, error) {
-			f.touch()
+		f.fromGuest(guest, func(b []byte) error {
 			if _, err := host.Write(b); errors.Is(err, net.ErrClosed) {
-				return 0, err // any other error costs this datagram only
+				return err // any other error costs this datagram only
 			}
-			return len(b), nil
-		}, guest.next)
+			return nil
+		})
 	})
-	_ = pump(func(b []byte) (int, error) {
+	_ = pump(func(b []byte) error {
 		f.touch()
-		_, _ = guest.Write(b) // a datagram the stack has no room for is lost, as on any network
-		return len(b), nil
-	}, func() (*[bufSize]byte, int, error) { return e.nextDatagram(f, host) })
+		guest.offer(b)
+		return nil
+	}, func() (*[bufSize]byte, int, error) {
+		e.awake.wait()
+		return host.next()
+	})
 }
 
-// nextDatagram reads from the host until the flow has been idle for too long.
-func (e *engine) nextDatagram(f *flow, host *hostConn) (*[bufSize]byte, int, error) {
-	for {
-		left := time.Duration(f.used.Load()) + e.udpIdle() - f.table.now()
-		if left <= 0 {
-			return nil, 0, os.ErrDeadlineExceeded
-		}
-		_ = host.SetReadDeadline(time.Now().Add(left))
-		e.awake.wait()
-		buf, n, err := host.next(false)
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return buf, n, err
-		}
-	}
+// fromGuest passes on the datagrams of a flow's guest until the flow ends.
+func (f *flow) fromGuest(guest *guestConn, send func([]byte) error) {
+	_ = pump(func(b []byte) error {
+		f.touch()
+		return send(b)
+	}, guest.next)
 }

@@ -34,7 +34,7 @@ const (
 	KindConfig  byte = iota + 1 // a Config
 	KindLease                   // a dhcp.Lease of the gateway before this one
 	KindForward                 // an int, the number of a forward in Config; its socket comes with the message
-	KindStart                   // nothing: all of the above has been sent
+	KindStart                   // nothing: the configuration and all leases have been sent
 	kindSession                 // 8 bytes, big-endian: the session that the frames behind it come from
 	KindGone                    // a uint64: that session has ended
 	KindAsk                     // a uint64, which the answer has as well
@@ -146,9 +146,6 @@ func AppendMessage(dst []byte, kind byte, body any) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, messageBit|uint32(1+len(b)))
 	return append(append(dst, kind), b...)
 }
-
-// SessionLen is the length of what AppendSession appends.
-const SessionLen = headLen + 8
 
 // AppendSession appends the message that the frames behind it come from a session.
 func AppendSession(dst []byte, id uint64) []byte {

@@ -49,71 +49,57 @@ func MACOf(id ID) net.HardwareAddr {
 	return net.HardwareAddr{0x5a, 0x94, h[0], h[1], h[2], h[3]}
 }
 
-// IDs hands out identities of interfaces: a client that asks for one has it, one that says who it is has the same one each time,
+// IDs hands out identities of interfaces: a client that asks for one has it, one that says what it is has the same one each time,
 // and of the others each has the first free one of a row. Init makes the zero value usable.
 type IDs struct {
 	space ID
 
 	mu   sync.Mutex
-	live map[ID]slot
-	rows map[string]row
-}
-
-// A row is the identities of one name: how many there are, and the first number that may be free.
-type row struct{ live, from int }
-
-// A slot is what an identity follows from; none for one that was asked for.
-type slot struct {
-	name string
-	n    int
+	live map[ID]int // and which of the row it is, 0: of none
+	low  int        // of the row all up to this one are taken
 }
 
 // Init readies s. The identities follow from space, which is never handed out.
-func (s *IDs) Init(space ID) { s.space, s.live, s.rows = space, map[ID]slot{}, map[string]row{} }
+func (s *IDs) Init(space ID) { s.space, s.live = space, map[ID]int{space: 0} }
 
 // Take is an identity for o that is no other's until it is freed. The error is ErrIDInUse.
 func (s *IDs) Take(o PortOptions) (ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id := o.InterfaceID; id != (ID{}) {
-		if !s.claim(id, slot{}) {
+		if !s.claim(id, 0) {
 			return ID{}, fmt.Errorf("interface %s: %w", IDText(id), ErrIDInUse)
 		}
 		return id, nil
 	}
-	r := s.rows[o.ID]
-	for n := max(r.from, 1); ; n++ {
-		text := fmt.Sprintf("%s #%d", o.ID, n)
-		if o.ID == "" {
-			text = fmt.Sprintf("slot %d", n)
-		} else if n == 1 {
-			text = o.ID
+	for o.ID == "" {
+		s.low++
+		if id := DeriveID(s.space, fmt.Sprintf("slot %d", s.low)); s.claim(id, s.low) {
+			return id, nil
 		}
-		if id := DeriveID(s.space, text); s.claim(id, slot{o.ID, n}) {
-			s.rows[o.ID] = row{r.live + 1, n + 1}
+	}
+	for name, i := o.ID, 2; ; name, i = fmt.Sprintf("%s #%d", o.ID, i), i+1 {
+		if id := DeriveID(s.space, name); s.claim(id, 0) {
 			return id, nil
 		}
 	}
 }
 
 // claim notes id unless it is taken. The caller holds mu.
-func (s *IDs) claim(id ID, of slot) bool {
-	if _, taken := s.live[id]; taken || id == s.space {
-		return false
+func (s *IDs) claim(id ID, slot int) bool {
+	_, taken := s.live[id]
+	if !taken {
+		s.live[id] = slot
 	}
-	s.live[id] = of
-	return true
+	return !taken
 }
 
 // Free gives an identity back.
 func (s *IDs) Free(id ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.live[id]
-	delete(s.live, id)
-	if r := s.rows[of.name]; of.n > 0 && r.live > 1 {
-		s.rows[of.name] = row{r.live - 1, min(r.from, of.n)}
-	} else if of.n > 0 {
-		delete(s.rows, of.name)
+	if slot := s.live[id]; slot > 0 {
+		s.low = min(s.low, slot-1)
 	}
+	delete(s.live, id)
 }

@@ -77,7 +77,7 @@ func TestFixedInAFullPool(t *testing.T) {
 }
 
 // TestFixedAgainstKeptLeases: what was leased before the reservation gives way to it. Without it a lease outside of the pool is
-// nobody's.
+// none.
 func TestFixedAgainstKeptLeases(t *testing.T) {
 	const a2, a3, a4, a200 = "192.168.105.2", "192.168.105.3", "192.168.105.4", "192.168.105.200"
 	r := newRig(t, "192.168.105.20")
@@ -90,7 +90,7 @@ func TestFixedAgainstKeptLeases(t *testing.T) {
 	assert.Equal(t, "NAK", r.tell(7, request, wish(a4)), "it had that, and shall have another")
 	assert.Equal(t, a2, r.lease(7))
 	assert.Equal(t, a4, r.lease(1), "which is free now")
-	assert.Equal(t, "ACK "+a3, r.tell(2, request, wish(a3)), "nobody else notices")
+	assert.Equal(t, "ACK "+a3, r.tell(2, request, wish(a3)), "no other notices")
 	assert.Equal(t, a200, r.lease(8))
 
 	r.restart()

@@ -24,7 +24,7 @@ var notGuests = map[string]bool{
 }
 
 // nameFor gives l the name by which others find it: what the guest calls itself in lower case, or that with a number from 2 on
-// while another guest with a lease has it. First come, first served; who has a name keeps it.
+// while another guest with a lease has it. First come, first served; a guest that has a name keeps it.
 func (p *pool) nameFor(l *lease, now time.Duration) {
 	base := strings.ToLower(l.hostname)
 	if l.name != "" && follows(l.name, base) {

@@ -77,7 +77,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNamesEnd: a name goes with its lease, and is kept from others only while somebody has it.
+// TestNamesEnd: a name goes with its lease, and is kept from others only while a guest has it.
 func TestNamesEnd(t *testing.T) {
 	r := newRig(t, "192.168.105.20")
 	ip := r.leaseAs(1, "web")
@@ -97,7 +97,7 @@ func TestNamesEnd(t *testing.T) {
 	r.pass(LeaseTime / 2)
 	assert.Equal(t, "web-2.3", r.names(), "expired")
 	r.leaseAs(3, "web")
-	assert.Equal(t, "web-2.3 web.4", r.names(), "somebody else's now")
+	assert.Equal(t, "web-2.3 web.4", r.names(), "another guest's now")
 	r.restart()
 	assert.Equal(t, "web-2.3 web.4", r.names())
 	r.leaseAs(1, "web")

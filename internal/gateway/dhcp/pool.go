@@ -3,6 +3,7 @@
 package dhcp
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,7 +15,8 @@ type mac48 [6]byte
 
 func (m mac48) hardware() net.HardwareAddr { return slices.Clone(m[:]) }
 
-// A lease binds an address to a MAC address. It is remembered after it has expired, until its address is needed.
+// A lease binds an address to a MAC address. It is remembered after it has expired, until its address is needed. One without a MAC
+// address is held by none: a client found its address in use by another host.
 type lease struct {
 	mac      mac48
 	ip       netip.Addr
@@ -30,33 +32,22 @@ type lease struct {
 }
 
 // active tells whether no other client may have the address now.
-func (l *lease) active(now time.Duration) bool { return l.bound && l.expires > now || l.offered > now }
+func (l *lease) active(now time.Duration) bool { return l.leased(now) || l.offered > now }
 
 // leased tells whether the client has the address now.
 func (l *lease) leased(now time.Duration) bool { return l.bound && l.expires > now }
 
-// quarantine is an address that a client found in use by another host.
-type quarantine struct {
-	until time.Duration
-	port  uint64
-}
-
-// pool is the addresses and who has them. It has no lock.
+// pool is the addresses and which client has them. It has no lock.
 type pool struct {
 	first, last netip.Addr
-	reserved    map[netip.Addr]bool
 	fixed       map[mac48]netip.Addr // what belongs to one client only
-	fixedTo     map[netip.Addr]mac48 // and to which
+	notFree     map[netip.Addr]bool  // those, and what is reserved for the network
 	limit       int                  // leases remembered
-	// fresh is where the search for a free address begins: everything below is reserved or belongs to a bound lease.
-	fresh netip.Addr
-	size  int // addresses for just anybody
+	size        int                  // addresses for any client
 
 	byMAC  map[mac48]*lease
 	byIP   map[netip.Addr]*lease
-	byPort map[uint64]map[*lease]bool // leases last seen behind a port; expired ones leave it at the next count
-
-	quarantined map[netip.Addr]quarantine
+	byPort map[uint64][]*lease // seen behind a port; what is not charged to it any more leaves at the next count
 
 	byName     map[string]*lease
 	namesTaken map[string]bool // that no guest gets
@@ -64,32 +55,46 @@ type pool struct {
 
 func newPool(c Config) *pool {
 	p := &pool{
-		first: c.First, last: c.Last, fresh: c.First, limit: maxLeases,
-		reserved:    map[netip.Addr]bool{},
-		fixed:       map[mac48]netip.Addr{},
-		fixedTo:     map[netip.Addr]mac48{},
-		byMAC:       map[mac48]*lease{},
-		byIP:        map[netip.Addr]*lease{},
-		byPort:      map[uint64]map[*lease]bool{},
-		quarantined: map[netip.Addr]quarantine{},
-		byName:      map[string]*lease{},
-		namesTaken:  c.NamesTaken,
+		first: c.First, last: c.Last, limit: maxLeases,
+		fixed:      map[mac48]netip.Addr{},
+		notFree:    map[netip.Addr]bool{},
+		byMAC:      map[mac48]*lease{},
+		byIP:       map[netip.Addr]*lease{},
+		byPort:     map[uint64][]*lease{},
+		byName:     map[string]*lease{},
+		namesTaken: c.NamesTaken,
 	}
 	for _, a := range c.Reserved {
-		p.reserved[a] = true
+		p.notFree[a] = true
 	}
 	for mac, a := range c.Fixed {
-		p.fixed[mac], p.fixedTo[a] = a, mac
+		p.fixed[mac], p.notFree[a] = a, true
 	}
-	p.size = p.countPool()
+	p.size = p.count()
 	return p
 }
 
-// contains tells whether ip may be leased to just anybody.
-func (p *pool) contains(ip netip.Addr) bool {
-	_, fixed := p.fixedTo[ip]
-	return ip.Is4() && p.first.Compare(ip) <= 0 && ip.Compare(p.last) <= 0 && !p.reserved[ip] && !fixed
+// count is how many addresses any client may get, at most as many as leases are remembered.
+func (p *pool) count() int {
+	if !p.first.Is4() || !p.last.Is4() || p.last.Less(p.first) {
+		return 0
+	}
+	first, last := p.first.As4(), p.last.As4()
+	n := int(binary.BigEndian.Uint32(last[:])) - int(binary.BigEndian.Uint32(first[:])) + 1
+	for ip := range p.notFree {
+		if p.inRange(ip) {
+			n--
+		}
+	}
+	return min(n, p.limit)
 }
+
+func (p *pool) inRange(ip netip.Addr) bool {
+	return ip.Is4() && p.first.Compare(ip) <= 0 && ip.Compare(p.last) <= 0
+}
+
+// contains tells whether ip may be leased to any client.
+func (p *pool) contains(ip netip.Addr) bool { return p.inRange(ip) && !p.notFree[ip] }
 
 // permits tells whether ip may ever be leased to mac.
 func (p *pool) permits(ip netip.Addr, mac mac48) bool {
@@ -101,20 +106,8 @@ func (p *pool) permits(ip netip.Addr, mac mac48) bool {
 
 // usable tells whether ip may be leased to mac now.
 func (p *pool) usable(ip netip.Addr, mac mac48, now time.Duration) bool {
-	if !p.permits(ip, mac) || p.inQuarantine(ip, now) {
-		return false
-	}
 	l := p.byIP[ip]
-	return l == nil || l.mac == mac || !l.active(now)
-}
-
-func (p *pool) inQuarantine(ip netip.Addr, now time.Duration) bool {
-	q, ok := p.quarantined[ip]
-	if ok && q.until <= now {
-		delete(p.quarantined, ip)
-		return false
-	}
-	return ok
+	return p.permits(ip, mac) && (l == nil || l.mac == mac || !l.active(now))
 }
 
 func (p *pool) insert(l *lease) {
@@ -124,65 +117,51 @@ func (p *pool) insert(l *lease) {
 
 func (p *pool) remove(l *lease) {
 	delete(p.byMAC, l.mac)
-	p.vacate(l.ip)
-	p.unport(l)
+	delete(p.byIP, l.ip)
+	l.hasPort = false
 	p.unname(l)
 }
 
-// vacate takes an address from its lease.
-func (p *pool) vacate(ip netip.Addr) {
-	delete(p.byIP, ip)
-	if p.contains(ip) && ip.Less(p.fresh) {
-		p.fresh = ip
-	}
+// quarantine takes the address of a lease that was removed out of use for a while, at the cost of its port.
+func (p *pool) quarantine(l *lease, now time.Duration) {
+	q := &lease{ip: l.ip, offered: now + quarantineTime}
+	p.byIP[l.ip] = q
+	p.setPort(q, l.port)
 }
 
 // setPort charges l to the port it was seen behind.
 func (p *pool) setPort(l *lease, port uint64) {
-	if l.hasPort && l.port == port {
-		return
-	}
-	p.unport(l)
-	if p.byPort[port] == nil {
-		p.byPort[port] = map[*lease]bool{}
-	}
-	p.byPort[port][l] = true
-	l.port, l.hasPort = port, true
-}
-
-func (p *pool) unport(l *lease) {
-	if !l.hasPort {
-		return
-	}
-	l.hasPort = false
-	delete(p.byPort[l.port], l)
-	if len(p.byPort[l.port]) == 0 {
-		delete(p.byPort, l.port)
+	if !l.hasPort || l.port != port {
+		l.port, l.hasPort = port, true
+		p.byPort[port] = append(p.byPort[port], l)
 	}
 }
 
 func (p *pool) portGone(port uint64) {
-	for l := range p.byPort[port] {
-		l.hasPort = false
+	for _, l := range p.byPort[port] {
+		if l.port == port {
+			l.hasPort = false
+		}
 	}
 	delete(p.byPort, port)
 }
 
 // charged counts the addresses that port keeps from others, but for mac's own.
 func (p *pool) charged(port uint64, mac mac48, now time.Duration) int {
-	n := 0
-	for l := range p.byPort[port] {
-		switch {
-		case !l.active(now):
-			p.unport(l)
-		case l.mac != mac:
-			n++
+	leases := slices.DeleteFunc(p.byPort[port], func(l *lease) bool {
+		gone := !l.hasPort || l.port != port
+		if !gone && !l.active(now) {
+			gone, l.hasPort = true, false
 		}
+		return gone
+	})
+	p.byPort[port] = leases
+	if len(leases) == 0 {
+		delete(p.byPort, port)
 	}
-	for ip, q := range p.quarantined {
-		if q.port == port && p.inQuarantine(ip, now) {
-			n++
-		}
+	n := len(leases)
+	if l := p.byMAC[mac]; l != nil && slices.Contains(leases, l) {
+		n--
 	}
 	return n
 }
@@ -208,15 +187,8 @@ func (p *pool) choose(mac mac48, wish netip.Addr, now time.Duration) netip.Addr 
 }
 
 func (p *pool) neverLeased(mac mac48, now time.Duration) netip.Addr {
-	for ip := p.fresh; ip.Compare(p.last) <= 0; ip = ip.Next() {
-		l := p.byIP[ip]
-		if !p.contains(ip) || l != nil && l.bound {
-			if ip == p.fresh {
-				p.fresh = ip.Next()
-			}
-			continue
-		}
-		if p.usable(ip, mac, now) {
+	for ip := p.first; ip.Compare(p.last) <= 0; ip = ip.Next() {
+		if l := p.byIP[ip]; (l == nil || !l.bound) && p.contains(ip) && p.usable(ip, mac, now) {
 			return ip
 		}
 	}
@@ -226,7 +198,7 @@ func (p *pool) neverLeased(mac mac48, now time.Duration) netip.Addr {
 func (p *pool) oldestExpired(now time.Duration) *lease {
 	var old *lease
 	for _, l := range p.byMAC {
-		if l.active(now) || p.inQuarantine(l.ip, now) || !p.contains(l.ip) {
+		if l.active(now) || !p.contains(l.ip) {
 			continue
 		}
 		if old == nil || l.expires < old.expires || l.expires == old.expires && l.ip.Less(old.ip) {
@@ -249,7 +221,7 @@ func (p *pool) take(mac mac48, ip netip.Addr) *lease {
 	if l == nil {
 		l = &lease{mac: mac}
 	} else {
-		p.vacate(l.ip)
+		delete(p.byIP, l.ip)
 	}
 	l.ip, l.bound, l.expires, l.offered = ip, false, 0, 0
 	p.insert(l)

@@ -108,7 +108,7 @@ func (q *query) decline() {
 	}
 	q.forget(l)
 	if _, fixed := q.pool.fixed[q.mac]; !fixed { // a reserved address is the only one its client can have
-		q.pool.quarantined[l.ip] = quarantine{until: q.now + quarantineTime, port: q.port}
+		q.pool.quarantine(l, q.now)
 	}
 	q.cfg.Log.Warn("DHCP client declined its address because another host uses it; look for a guest with a static address",
 		"mac", l.mac.hardware().String(), "ip", l.ip.String())
@@ -121,7 +121,7 @@ func (q *query) release() {
 		return
 	}
 	l.expires, l.offered = min(l.expires, q.now), 0
-	q.pool.unport(l)
+	l.hasPort = false
 	q.tellChange(l)
 	q.cfg.Log.Debug("DHCP lease released", "mac", l.mac.hardware().String(), "ip", l.ip.String())
 }

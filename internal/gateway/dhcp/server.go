@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// LeaseTime is how long an address is leased; a client renews after half of it and asks anybody after 7/8.
+	// LeaseTime is how long an address is leased; a client renews after half of it and asks any server after 7/8.
 	LeaseTime = time.Hour
 	// offerTime is how long an offered address is held for the client that was offered it.
 	offerTime = 30 * time.Second
@@ -161,6 +161,20 @@ func (s *Server) Stats() Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats
+}
+
+// Usage is how many addresses there are for any guest, without those that are reserved for one, and how many of them no
+// other guest can have now: leased, offered, or found in use by a client that did not ask. It may be asked for at any time.
+func (s *Server) Usage() (size, leased int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Elapsed()
+	for ip, l := range s.pool.byIP {
+		if l.active(now) && s.pool.contains(ip) {
+			leased++
+		}
+	}
+	return s.pool.size, min(leased, s.pool.size)
 }
 
 // PortGone tells that a port of the bridge was closed. Its leases stay: the guest comes back with another port.

@@ -5,7 +5,11 @@ package dns
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +21,10 @@ const (
 	attemptTimeout = 2 * time.Second
 	// rounds is how often each resolver is asked.
 	rounds = 2
+	// maxResolvers is how many resolvers of the host's file are used, as in the C libraries.
+	maxResolvers = 3
+	// maxResolvConf is how much of that file is read, in bytes.
+	maxResolvConf = 64 << 10
 	// ednsSize is what we tell the host's resolvers that we take in a datagram, in bytes (DNS flag day 2020).
 	ednsSize = 1232
 )
@@ -26,11 +34,11 @@ var errMismatch = errors.New("answer to another question")
 // forward asks the host's resolvers, one after the other, and returns the first good answer, else the last bad one, else
 // SERVFAIL.
 func (s *Server) forward(q *dns.Msg, tcp bool) *dns.Msg {
-	ctx, cancel := context.WithTimeout(s.ctx, timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	up := upstreamQuery(q)
 	var bad *dns.Msg
-	servers := s.resolvers.servers()
+	servers := resolvers(s.cfg.ResolvConf)
 	for range rounds {
 		for _, server := range servers {
 			a, err := s.exchange(ctx, up, server, tcp)
@@ -77,19 +85,29 @@ func rewrite(q, a *dns.Msg) *dns.Msg {
 	a.RecursionAvailable = true
 	a.Question = q.Question
 	if q.IsEdns0() == nil {
-		a.Extra = dropOPT(a.Extra)
+		a.Extra = slices.DeleteFunc(a.Extra, func(rr dns.RR) bool { return rr.Header().Rrtype == dns.TypeOPT })
 	}
 	return a
 }
 
-func dropOPT(rrs []dns.RR) []dns.RR {
-	out := rrs[:0]
-	for _, rr := range rrs {
-		if rr.Header().Rrtype != dns.TypeOPT {
-			out = append(out, rr)
+// resolvers are the addresses in the host's file, which changes when the host moves to another network. A missing, unreadable or
+// empty file has none.
+func resolvers(path string) (list []string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	conf, err := dns.ClientConfigFromReader(io.LimitReader(f, maxResolvConf))
+	if err != nil {
+		return nil
+	}
+	for _, s := range conf.Servers {
+		if a, err := netip.ParseAddr(s); err == nil && len(list) < maxResolvers {
+			list = append(list, a.String())
 		}
 	}
-	return out
+	return list
 }
 
 // exchange asks one resolver by UDP, and again by TCP if the answer was cut and our client can take it whole.
@@ -109,8 +127,6 @@ func (s *Server) exchangeOver(ctx context.Context, network string, q *dns.Msg, s
 		return nil, err
 	}
 	defer c.Close()
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // Server.Close does not wait for a resolver
-	defer stop()
 	client := dns.Client{Net: network, Timeout: attemptTimeout, UDPSize: dns.DefaultMsgSize}
 	a, _, err := client.ExchangeWithConnContext(ctx, q, &dns.Conn{Conn: c})
 	if err != nil {

@@ -30,7 +30,7 @@ func (g guestsByName) NameOf(ip netip.Addr) string {
 	return ""
 }
 
-// TestGuests never asks anybody, although there is a resolver that would answer.
+// TestGuests asks no resolver, although there is one that would answer.
 func TestGuests(t *testing.T) {
 	r := newResolver(t)
 	s := newServer(t, Config{
@@ -46,8 +46,8 @@ func TestGuests(t *testing.T) {
 		{"no IPv6 address", "web.vmnet.internal.", dns.TypeAAAA, dns.RcodeSuccess, ""},
 		{"other type", "web.vmnet.internal.", dns.TypeMX, dns.RcodeSuccess, ""},
 		{"a record wins", "shadowed.vmnet.internal.", dns.TypeA, dns.RcodeSuccess, "10.0.0.1"},
-		{"nobody", "nobody.vmnet.internal.", dns.TypeA, dns.RcodeNameError, ""},
-		{"nobody, IPv6", "nobody.vmnet.internal.", dns.TypeAAAA, dns.RcodeNameError, ""},
+		{"no guest", "nobody.vmnet.internal.", dns.TypeA, dns.RcodeNameError, ""},
+		{"no guest, IPv6", "nobody.vmnet.internal.", dns.TypeAAAA, dns.RcodeNameError, ""},
 		{"below a guest", "a.web.vmnet.internal.", dns.TypeA, dns.RcodeNameError, ""},
 		{"a dot in the label", `a\.web.vmnet.internal.`, dns.TypeA, dns.RcodeNameError, ""},
 		{"a byte in the label", `web\000.vmnet.internal.`, dns.TypeA, dns.RcodeNameError, ""},
@@ -55,12 +55,12 @@ func TestGuests(t *testing.T) {
 		{"reverse", "7.105.168.192.in-addr.arpa.", dns.TypePTR, dns.RcodeSuccess, "web.vmnet.internal."},
 		{"reverse, record first", "254.105.168.192.in-addr.arpa.", dns.TypePTR, dns.RcodeSuccess, "host.internal. host.vmnet.internal."},
 		{"reverse, other type", "7.105.168.192.in-addr.arpa.", dns.TypeA, dns.RcodeSuccess, ""},
-		{"reverse, nobody", "9.105.168.192.in-addr.arpa.", dns.TypePTR, dns.RcodeNameError, ""},
+		{"reverse, no guest", "9.105.168.192.in-addr.arpa.", dns.TypePTR, dns.RcodeNameError, ""},
 	})
 	assert.Zero(t, ask(t, s, question("web.vmnet.internal.", dns.TypeA), patience).Answer[0].Header().Ttl)
 	empty := newServer(t, Config{Domain: "vmnet.internal.", Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"), Port: r.port})
 	checkAnswers(t, empty, []answered{
-		{"nobody is there", "web.vmnet.internal.", dns.TypeA, dns.RcodeNameError, ""},
+		{"there is none", "web.vmnet.internal.", dns.TypeA, dns.RcodeNameError, ""},
 		{"the domain is ours all the same", "vmnet.internal.", dns.TypeA, dns.RcodeSuccess, ""},
 	})
 	assert.Zero(t, r.asked.Load())

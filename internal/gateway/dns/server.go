@@ -48,7 +48,7 @@ type Config struct {
 	Guests guests
 	// Forward turns on the host's resolvers. Without it everything but our own names is refused.
 	Forward bool
-	// ResolvConf is the file with the host's resolvers. It is read again when it has changed; it may be missing or empty.
+	// ResolvConf is the file with the host's resolvers, which is read for each question; it may be missing or empty.
 	ResolvConf string
 	Log        *slog.Logger
 	// Dial reaches the host's resolvers; nil = net.Dialer.
@@ -59,16 +59,10 @@ type Config struct {
 
 // A Server answers questions. Its methods may be called from several goroutines.
 type Server struct {
-	cfg       Config
-	zone      zone
-	resolvers resolvConf
-
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	cfg  Config
+	zone zone
 
 	mu       sync.Mutex
-	closed   bool
 	inFlight map[uint64]int // questions to the host's resolvers, by client
 	total    int
 }
@@ -88,18 +82,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: c, zone: z, resolvers: resolvConf{path: c.ResolvConf}, inFlight: map[uint64]int{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	return s, nil
-}
-
-// Close cancels what is in flight and waits for it.
-func (s *Server) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.cancel()
-	s.wg.Wait()
+	return &Server{cfg: c, zone: z, inFlight: map[uint64]int{}}, nil
 }
 
 // HandleUDP answers a question that came in a datagram. It borrows query until it returns. reply is called at most once,
@@ -120,10 +103,10 @@ func (s *Server) HandleUDP(client uint64, query []byte, maxReply int, reply func
 	if !s.acquire(client) {
 		return
 	}
-	s.wg.Go(func() {
+	go func() {
 		defer s.release(client)
 		s.send(q, s.forward(q, false), maxReply, reply)
-	})
+	}()
 }
 
 // ServeTCP answers the questions on a connection, one after the other, until the client is done or silent for too long. It
@@ -165,7 +148,7 @@ func (s *Server) ServeTCP(client uint64, c net.Conn) {
 func (s *Server) acquire(client uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.total >= maxInFlight || s.inFlight[client] >= maxPerClient {
+	if s.total >= maxInFlight || s.inFlight[client] >= maxPerClient {
 		return false
 	}
 	s.total++

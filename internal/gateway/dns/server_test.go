@@ -119,7 +119,6 @@ func newServer(t testing.TB, c Config) *Server {
 	c.Subnet = netip.MustParsePrefix("192.168.105.0/24")
 	s, err := New(c)
 	require.NoError(t, err)
-	t.Cleanup(s.Close)
 	return s
 }
 
@@ -188,7 +187,7 @@ func checkAnswers(t *testing.T, s *Server, cases []answered) {
 	}
 }
 
-// TestOwnNames never asks anybody: there is no resolver.
+// TestOwnNames asks no resolver: there is none.
 func TestOwnNames(t *testing.T) {
 	s := newServer(t, Config{Forward: true, ResolvConf: "/nonexistent/resolv.conf"})
 	checkAnswers(t, s, []answered{
@@ -295,8 +294,7 @@ func TestResolvConfChanges(t *testing.T) {
 
 func TestResolverList(t *testing.T) {
 	path := confFile(t, "nameserver 1.1.1.1\nnameserver bad\nnameserver fe80::1%eth0\nnameserver ::1\nnameserver 2.2.2.2\n")
-	r := resolvConf{path: path}
-	assert.Equal(t, []string{"1.1.1.1", "fe80::1%eth0", "::1"}, r.servers())
+	assert.Equal(t, []string{"1.1.1.1", "fe80::1%eth0", "::1"}, resolvers(path))
 }
 
 // TestNextResolver: the second resolver answers when the first refuses connections, cannot be reached or fails.
@@ -372,10 +370,10 @@ func TestHostile(t *testing.T) {
 			assert.LessOrEqual(t, len(raw), len(tt.b), "nothing to amplify with")
 		})
 	}
-	assert.Zero(t, r.asked.Load(), "nobody was asked")
+	assert.Zero(t, r.asked.Load(), "no resolver was asked")
 }
 
-// TestLimits: one guest's questions to a silent resolver do not keep another's from being asked, and Close ends them.
+// TestLimits: one guest's questions to a silent resolver do not keep another's from being asked.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -385,7 +383,7 @@ func TestLimits(t *testing.T) {
 				if asked.Add(1) <= maxPerClient {
 					<-ctx.Done()
 				}
-				return nil, errors.New("nobody is there")
+				return nil, errors.New("refused")
 			},
 		})
 		b, err := question("silent.test.", dns.TypeA).Pack()
@@ -397,11 +395,9 @@ func TestLimits(t *testing.T) {
 		assert.EqualValues(t, maxPerClient, asked.Load())
 		assert.Equal(t, dns.RcodeServerFailure, ask(t, s, question("example.com.", dns.TypeA), patience).Rcode)
 		assert.Greater(t, asked.Load(), int32(maxPerClient), "another's is asked")
-		begin := time.Now()
-		s.Close()
-		assert.Zero(t, time.Since(begin))
-		assert.Nil(t, askRaw(s, b, time.Second), "closed")
-		assert.Equal(t, dns.RcodeSuccess, ask(t, s, question("host.internal.", dns.TypeA), patience).Rcode, "own names need nobody")
+		time.Sleep(timeout)
+		synctest.Wait()
+		assert.Empty(t, s.inFlight, "all have an end")
 	})
 }
 

@@ -10,14 +10,13 @@
 package bridge
 
 import (
-	"errors"
 	"log/slog"
-	"math/bits"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
@@ -25,8 +24,6 @@ import (
 
 // Defaults and limits.
 const (
-	// defaultMaxClients is how many ports the MAC table is sized for.
-	defaultMaxClients = 256
 	// maxMACs is how many addresses are learned behind one port. Frames from further ones are forwarded, not learned, and
 	// counted, so that no port can fill the table.
 	maxMACs = 256
@@ -40,12 +37,8 @@ const (
 	maxAge = 300
 )
 
-// errTooManyPorts is returned by Attach when every port number is taken.
-var errTooManyPorts = errors.New("attach port: all port numbers are in use")
-
 // Options set up a Bridge. The zero value is usable.
 type Options struct {
-	MaxClients int // ports to size the tables for; 0 = defaultMaxClients
 	StormRate  int // frames a second; 0 = defaultStormRate
 	StormBurst int // frames; 0 = defaultStormBurst
 	Log        *slog.Logger
@@ -56,12 +49,11 @@ type Options struct {
 	Now func() time.Duration
 }
 
-// PortID numbers a port. A number is not used again for a long time after its port has gone.
-type PortID uint16
-
 // PortOptions describe a port.
 type PortOptions struct {
 	Name string // for logs
+	// Source is what a sink is told that wants to know where frames come from.
+	Source any
 	// MACs are learned from the start, as if a frame had come from each.
 	MACs []network.MAC
 	// StaticMACs belong to the port from the start, do not age and are never learned elsewhere.
@@ -79,29 +71,25 @@ type PortOptions struct {
 // the same rules.
 type sourceSink interface {
 	frame.Sink
-	DeliverFrom(src PortID, b frame.Batch)
+	DeliverFrom(source any, b frame.Batch)
 }
 
 // A Bridge joins ports.
 type Bridge struct {
 	opts  Options
-	table *macTable
+	table macTable
+	ports atomic.Pointer[[]place]
 
-	// byID holds the port of each number in use; its length is a power of two well above the number of clients, so that
-	// a number comes round again only after many others.
-	byID []atomic.Pointer[Port]
-	all  atomic.Pointer[[]*Port] // snapshot for floods
-
-	mu     sync.Mutex // guards what follows, and changes of byID and all
-	lastID int
+	mu     sync.Mutex // guards what follows, and changes of ports
+	free   []int      // places
 	closed bool
 }
 
+// A place is where a port is among all, nil for none: a port comes and goes without any change for others.
+type place = atomic.Pointer[Port]
+
 // New makes a bridge without ports.
 func New(o Options) *Bridge {
-	if o.MaxClients <= 0 {
-		o.MaxClients = defaultMaxClients
-	}
 	if o.StormRate <= 0 {
 		o.StormRate = defaultStormRate
 	}
@@ -115,12 +103,8 @@ func New(o Options) *Bridge {
 		start := time.Now()
 		o.Now = func() time.Duration { return time.Since(start) }
 	}
-	b := &Bridge{
-		opts:  o,
-		table: newMACTable(2 * maxMACs * o.MaxClients),
-		byID:  make([]atomic.Pointer[Port], min(1<<bits.Len(uint(4*o.MaxClients)), 1<<15)),
-	}
-	b.all.Store(new([]*Port))
+	b := &Bridge{opts: o, table: macTable{entries: map[macAddr]*entry{}}}
+	b.ports.Store(new([]place))
 	return b
 }
 
@@ -131,8 +115,9 @@ func (b *Bridge) Attach(o PortOptions, sink frame.Sink) (*Port, error) {
 		opts:     o,
 		sink:     sink,
 		maxFrame: sink.MaxFrame(),
-		storm:    newBudget(b.opts.StormRate, b.opts.StormBurst),
+		storm:    rate.NewLimiter(rate.Limit(b.opts.StormRate), b.opts.StormBurst),
 		done:     make(chan struct{}),
+		macs:     map[macAddr]*entry{},
 	}
 	p.deliveries.Init()
 	p.source, _ = sink.(sourceSink)
@@ -141,54 +126,62 @@ func (b *Bridge) Attach(o PortOptions, sink frame.Sink) (*Port, error) {
 	if b.closed {
 		return nil, network.ErrClosed
 	}
-	id, ok := b.nextID()
-	if !ok {
-		return nil, errTooManyPorts
-	}
-	p.id = id
+	b.table.mu.Lock()
 	for _, m := range o.StaticMACs {
-		p.addStatic(m)
+		b.table.set(numberOf(m), p, never)
 	}
-	b.byID[id].Store(p)
+	b.table.mu.Unlock()
 	for _, m := range o.MACs {
 		p.learn(numberOf(m[:]), seconds(b.opts.Now()))
 	}
-	ports := append(slices.Clone(*b.all.Load()), p)
-	b.all.Store(&ports)
+	if len(b.free) == 0 {
+		b.grow()
+	}
+	last := len(b.free) - 1
+	p.place, b.free = b.free[last], b.free[:last]
+	(*b.ports.Load())[p.place].Store(p)
 	return p, nil
 }
 
-// nextID picks the free number that was used longest ago. The caller holds mu.
-func (b *Bridge) nextID() (PortID, bool) {
-	for range b.byID {
-		b.lastID = (b.lastID + 1) % len(b.byID)
-		if b.byID[b.lastID].Load() == nil {
-			return PortID(b.lastID), true
+// grow makes room for as many ports again. The caller holds mu.
+func (b *Bridge) grow() {
+	old := *b.ports.Load()
+	ports := make([]place, max(8, 2*len(old)))
+	for i := range ports {
+		if i < len(old) {
+			ports[i].Store(old[i].Load())
+		} else {
+			b.free = append(b.free, i)
 		}
 	}
-	return 0, false
+	b.ports.Store(&ports)
 }
 
 // remove takes p out of the bridge and forgets its addresses.
 func (b *Bridge) remove(p *Port) {
 	b.mu.Lock()
-	ports := slices.DeleteFunc(slices.Clone(*b.all.Load()), func(q *Port) bool { return q == p })
-	b.all.Store(&ports)
+	(*b.ports.Load())[p.place].Store(nil)
+	b.free = append(b.free, p.place)
 	b.mu.Unlock()
-	p.forgetAll()
-	// The number is free again only when no entry of the table carries it any more.
-	b.byID[p.id].CompareAndSwap(p, nil)
+	b.table.mu.Lock()
+	defer b.table.mu.Unlock()
+	for m := range p.macs {
+		b.table.drop(m)
+	}
 }
 
 // Close ends every port: their Done is closed and Err tells network.ErrClosed. Attach fails from then on.
 func (b *Bridge) Close() error {
 	b.mu.Lock()
+	was := b.closed
 	b.closed = true
-	ports := *b.all.Load()
 	b.mu.Unlock()
-	for _, p := range ports {
-		p.fail(network.ErrClosed)
-		_ = p.Close()
+	ports := *b.ports.Load()
+	for i := range ports {
+		if p := ports[i].Load(); p != nil && !was {
+			close(p.done)
+			_ = p.Close()
+		}
 	}
 	return nil
 }

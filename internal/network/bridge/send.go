@@ -18,7 +18,7 @@ type target struct {
 type targetKind uint8
 
 const (
-	toNobody   targetKind = iota // no frame yet
+	toNone     targetKind = iota // no frame yet
 	toPort                       // to target.port
 	toSelf                       // to the port it came from: dropped
 	toGroup                      // broadcast or multicast: to all others
@@ -74,29 +74,13 @@ func (p *Port) route(dst macAddr, now uint32) target {
 	if dst.isGroup() {
 		return target{kind: toGroup}
 	}
-	id, ok := p.br.table.lookup(dst, now, maxAge)
-	if !ok {
-		return p.find(dst)
+	var q *Port
+	if e := p.br.table.find(dst); e != nil && !e.expired(now) {
+		q = e.port
+	} else if p.br.opts.Find != nil {
+		q = p.br.opts.Find(uint64(dst))
 	}
-	if id == p.id {
-		return target{kind: toSelf}
-	}
-	q := p.br.byID[id].Load()
-	if q == nil {
-		return target{kind: toUnknown}
-	}
-	if p.opts.Isolated && q.opts.Isolated {
-		return target{kind: toIsolated}
-	}
-	return target{kind: toPort, port: q}
-}
-
-// find decides where a frame to an address goes that the table does not have.
-func (p *Port) find(dst macAddr) target {
-	if p.br.opts.Find == nil {
-		return target{kind: toUnknown}
-	}
-	switch q := p.br.opts.Find(uint64(dst)); {
+	switch {
 	case q == nil:
 		return target{kind: toUnknown}
 	case q == p:
@@ -129,16 +113,19 @@ func (p *Port) flush(b frame.Batch, r run, end int, now time.Duration) {
 // flood delivers part to every other port, as far as the budget allows.
 func (p *Port) flood(part frame.Batch, r run, now time.Duration) {
 	if !p.opts.Trusted {
-		if granted := p.storm.take(part.Len(), now); granted < part.Len() {
-			p.drops.storm.Add(uint64(part.Len() - granted))
-			part = part.Head(granted)
-		}
+		at := time.Time{}.Add(now)
+		granted := min(part.Len(), int(p.storm.TokensAt(at)))
+		p.storm.AllowN(at, granted)
+		p.drops.storm.Add(uint64(part.Len() - granted))
+		part = part.Head(granted)
 	}
 	if part.Len() == 0 {
 		return
 	}
-	for _, q := range *p.br.all.Load() {
-		if q == p || r.target.kind == toUnknown && q.opts.KnownOnly || p.opts.Isolated && q.opts.Isolated {
+	ports := *p.br.ports.Load()
+	for i := range ports {
+		q := ports[i].Load()
+		if q == nil || q == p || r.target.kind == toUnknown && q.opts.KnownOnly || p.opts.Isolated && q.opts.Isolated {
 			continue
 		}
 		q.deliver(p, part, r.longest)
@@ -152,7 +139,7 @@ func (p *Port) deliver(src *Port, part frame.Batch, longest int) {
 	}
 	defer p.deliveries.Leave()
 	if longest <= p.maxFrame {
-		p.hand(src.id, part)
+		p.hand(src, part)
 		return
 	}
 	p.deliverCut(src, part)
@@ -166,40 +153,13 @@ func (p *Port) deliverCut(src *Port, part frame.Batch) {
 		}
 		src.drops.oversize.Add(1)
 		return false
-	}, func(run frame.Batch) { p.hand(src.id, run) })
+	}, func(run frame.Batch) { p.hand(src, run) })
 }
 
-func (p *Port) hand(src PortID, part frame.Batch) {
+func (p *Port) hand(src *Port, part frame.Batch) {
 	if p.source != nil {
-		p.source.DeliverFrom(src, part)
+		p.source.DeliverFrom(src.opts.Source, part)
 		return
 	}
 	p.sink.Deliver(part)
-}
-
-// A budget is a token bucket of frames. It is used by one goroutine.
-type budget struct {
-	rate  int64 // frames a second
-	burst int64 // frames
-
-	tokens int64 // in frames times a second, so that a rate below one frame a nanosecond stays exact
-	last   time.Duration
-}
-
-func newBudget(rate, burst int) budget {
-	return budget{rate: int64(rate), burst: int64(burst), tokens: int64(burst) * int64(time.Second)}
-}
-
-// take asks for n frames at time now and returns how many are granted.
-func (b *budget) take(n int, now time.Duration) int {
-	full := b.burst * int64(time.Second)
-	// Longer than it takes to fill the bucket does not count; it also keeps the product below from overflowing.
-	passed := min(now-b.last, time.Duration(full/b.rate)+1)
-	b.last = now
-	if passed > 0 {
-		b.tokens = min(full, b.tokens+int64(passed)*b.rate)
-	}
-	granted := min(int64(n), b.tokens/int64(time.Second))
-	b.tokens -= granted * int64(time.Second)
-	return int(granted)
 }

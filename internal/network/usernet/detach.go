@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 )
 
-// flushTime is how long Detach waits for a gateway to take what waits for it.
+// flushTime is how long Detach waits for a gateway to take what was begun, and that this daemon goes.
 const flushTime = 100 * time.Millisecond
 
 // errNoGateway is returned by Detach while there is no gateway that could go on.
@@ -31,8 +32,6 @@ type GatewayState struct {
 	Rest     []byte `json:"rest,omitempty"` // was read from it, and is not a whole frame yet
 	Owed     []byte `json:"owed,omitempty"` // is to be written before anything else
 	Sessions uint64 `json:"sessions"`       // that had no number
-
-	process gateway.Process // where the program is the same
 }
 
 // record is what is known of the gateway's lives.
@@ -56,22 +55,19 @@ func (n *Network) Detach() (*Inherited, error) {
 	if s.state != running {
 		l = nil
 	}
-	if l != nil {
-		l.leave()
-	}
 	s.mu.Unlock()
 	if l == nil {
 		return nil, errNoGateway
 	}
+	l.leave()
+	_ = l.conn.SetReadDeadline(time.Unix(1, 0)) // nothing more is to come from here
 	s.goOn()
 	<-s.ended
-	select {
-	case <-l.done: // it ended meanwhile
+	if l.dead.Load() { // it ended meanwhile
 		return nil, errNoGateway
-	default:
 	}
 	i := &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{
-		record: s.record, PID: l.proc.PID(), Rest: l.buf[:l.have], Owed: l.left, Sessions: n.sessions.last.Load(), process: l.proc,
+		record: s.record, PID: l.proc.Pid, Rest: l.buf[:l.have], Owed: l.left, Sessions: n.unnumbered.Load(),
 	}}
 	n.detached.Store(true)
 	return i, nil
@@ -80,25 +76,12 @@ func (n *Network) Detach() (*Inherited, error) {
 // Resume lets an inherited gateway go on: the clients have their ports again, so nothing that comes from it is lost.
 func (n *Network) Resume() { n.gw.goOn() }
 
-// leave ends the life but for the gateway: first the writer, when all that waits is written, then the reader. The caller holds
-// sup.mu.
-func (l *life) leave() {
-	l.mu.Lock()
-	l.leaving = true
-	_ = l.conn.SetWriteDeadline(time.Now().Add(flushTime))
-	l.mu.Unlock()
-	l.sup.queue.wake()
-}
-
 // adopt goes on with a gateway of the network before this one.
 func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	st := &i.State
-	p := st.process
-	if p == nil {
-		var err error
-		if p, err = gateway.Adopt(st.PID); err != nil {
-			return nil, err
-		}
+	p, err := os.FindProcess(st.PID) // a child of this process, from before it became this program or from this one
+	if err != nil {
+		return nil, err
 	}
 	l, err := s.newLife(i.Pair, p)
 	if err != nil {
@@ -106,13 +89,15 @@ func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	}
 	if v := st.Hello.Protocol; v != gateway.Protocol {
 		l.end()
-		return nil, errors.Join(fmt.Errorf("it speaks protocol %d, this program %d", v, gateway.Protocol), p.Wait())
+		_, err := p.Wait()
+		return nil, errors.Join(fmt.Errorf("it speaks protocol %d, this program %d", v, gateway.Protocol), err)
 	}
 	_ = i.Pair.SetDeadline(time.Time{})
 	l.inherited, l.ready = true, true
+	close(l.hello)
 	l.have = copy(l.buf, st.Rest)
 	l.left = append(l.left, st.Owed...)
-	s.net.sessions.last.Store(st.Sessions)
+	s.net.unnumbered.Store(st.Sessions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state, s.record = running, st.record

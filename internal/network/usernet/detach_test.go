@@ -111,7 +111,7 @@ func (g *guest) answered(t *testing.T, text string) {
 // from the host in between waits, and a client that comes back is the same to it.
 func TestDetach(t *testing.T) {
 	f := forwardTo(t, "tcp", 80)
-	o := Options{Start: process()}
+	o := Options{}
 	o.Mode, o.Forwards = network.ModeShared, []network.Forward{f}
 	n := start(t, o)
 	host, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -153,7 +153,7 @@ func TestDetach(t *testing.T) {
 
 // TestDetachUnderLoad: nothing of what a client sends is cut, whatever the gateway has taken of it.
 func TestDetachUnderLoad(t *testing.T) {
-	o := Options{Start: process()}
+	o := Options{}
 	o.Mode = network.ModeShared
 	n := start(t, o)
 	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
@@ -195,7 +195,7 @@ func TestInheritedIsDead(t *testing.T) {
 		"another protocol": func(i *Inherited) { i.State.Hello.Protocol = 99 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{Start: process()}
+			o := Options{}
 			o.Mode = network.ModeShared
 			n := start(t, o)
 			require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)

@@ -32,7 +32,7 @@ type store interface {
 
 // leases are what gateways told of their DHCP server. The next gateway begins with them.
 type leases struct {
-	facts    *gateway.Facts
+	plan     *gateway.Plan
 	reserved map[netip.Addr]net.HardwareAddr // to whom
 	store    store
 	wall     func() time.Time
@@ -47,8 +47,8 @@ type lease struct {
 	ends time.Time // on the monotonic clock, so that a jump of the wall clock changes nothing
 }
 
-func (t *leases) init(o *Options, f *gateway.Facts) {
-	t.facts, t.store, t.wall = f, o.Leases, o.tune.wall
+func (t *leases) init(o *Options, f *gateway.Plan) {
+	t.plan, t.store, t.wall = f, o.Leases, o.tune.wall
 	t.byMAC, t.byIP, t.reserved = map[[6]byte]lease{}, map[netip.Addr][6]byte{}, map[netip.Addr]net.HardwareAddr{}
 	for _, r := range o.Reservations {
 		t.reserved[r.Addr] = r.MAC
@@ -80,11 +80,11 @@ func (t *leases) check(l dhcp.Lease) error {
 
 // permits tells whether a guest can have an address.
 func (t *leases) permits(ip netip.Addr, mac net.HardwareAddr) bool {
-	f := t.facts
+	f := t.plan
 	if owner, ok := t.reserved[ip]; ok {
 		return bytes.Equal(owner, mac)
 	}
-	return f.DHCPStart.IsValid() && ip.Is4() && f.DHCPStart.Compare(ip) <= 0 && ip.Compare(f.DHCPEnd) <= 0 && !slices.Contains(f.Reserved, ip)
+	return f.DHCPStart.IsValid() && ip.Is4() && f.DHCPStart.Compare(ip) <= 0 && ip.Compare(f.DHCPEnd) <= 0 && !slices.Contains(f.Reserved(), ip)
 }
 
 // leased takes what a gateway says of a lease.

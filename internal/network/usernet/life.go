@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
@@ -33,37 +34,42 @@ var (
 type life struct {
 	sup  *supervisor
 	conn *gateway.Pair
-	proc gateway.Process
+	proc *os.Process
 	buf  []byte
 	have int  // bytes in buf
 	bulk bool // the last read brought much
 
+	began     time.Time
 	inherited bool
 	ready     bool // has said hello
 	lines     int  // logged since the last tick
 	failure   error
 
-	unanswered int // ticks; guarded by sup.mu
+	unanswered int           // ticks; guarded by sup.mu
+	late       chan int      // forwards to pass
+	hello      chan struct{} // closed when ready
 
-	turn sync.Mutex // of the goroutine that writes; taken before mu
+	turn sync.Mutex // of the goroutine that writes
 	open bool       // clients' readers may write themselves
 	left []byte     // the end of what was begun
 	head []byte
 
-	mu       sync.Mutex
-	messages []byte // for the writer, before the queue
-	forwards []int  // to pass
-	leaving  bool   // the writer ends when the queue is empty
-	done     chan struct{}
-	ending   sync.Once
+	done chan struct{} // closed by stop: the writer is to end
+	stop func()
+	dead atomic.Bool // its process has been ended
 }
 
-func (s *supervisor) newLife(conn *net.UnixConn, p gateway.Process) (*life, error) {
+func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process) (*life, error) {
 	pair, err := gateway.PairOf(conn)
 	if err != nil {
 		return nil, err
 	}
-	return &life{sup: s, conn: pair, proc: p, buf: make([]byte, bufferSize), done: make(chan struct{})}, nil
+	l := &life{
+		sup: s, conn: pair, proc: p, buf: make([]byte, bufferSize), began: time.Now(),
+		late: make(chan int, len(s.net.opts.Forwards)), hello: make(chan struct{}), done: make(chan struct{}),
+	}
+	l.stop = sync.OnceFunc(func() { close(l.done) })
+	return l, nil
 }
 
 // spawn starts a gateway.
@@ -81,92 +87,40 @@ func (s *supervisor) spawn() (*life, error) {
 
 // run serves the gateway until it ends, and tells why that was.
 func (l *life) run() error {
-	err := l.greet()
 	var writer sync.WaitGroup
-	if err == nil {
-		writer.Go(l.write)
-		err = l.read(l.sup.net.opts.tune.tick)
-	}
-	if l.abandoned(err) {
+	writer.Go(l.write)
+	err := l.read(l.sup.net.opts.tune.tick)
+	if errors.Is(err, errLeft) {
 		writer.Wait()
-		return errLeft
+		return err
 	}
 	l.end()
 	writer.Wait()
-	if how := l.proc.Wait(); how != nil && !errors.Is(err, errHung) && l.failure == nil {
-		err = how
+	if how, _ := l.proc.Wait(); how != nil && !how.Success() && !errors.Is(err, errHung) && l.failure == nil {
+		err = errors.New(how.String())
 	}
 	return err
 }
 
-// abandoned tells whether err is the end by Detach.
-func (l *life) abandoned(err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.leaving && errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-// end closes the pair, which ends the gateway, and sees to it that it ends.
+// end closes the pair, and ends the gateway and the writer.
 func (l *life) end() {
-	l.ending.Do(func() {
-		close(l.done)
-		_ = l.conn.Close()
-		_ = l.proc.Kill()
-	})
-}
-
-// greet waits for hello and tells the gateway what it is to do.
-func (l *life) greet() error {
-	if l.inherited {
-		l.send(gateway.AppendMessage(nil, gateway.KindBack, nil))
-		return nil
-	}
-	_ = l.conn.SetDeadline(time.Now().Add(helloTime))
-	for !l.ready {
-		if err := l.receive(); err != nil {
-			return err
-		}
-	}
-	if err := l.introduce(); err != nil {
-		return err
-	}
-	_ = l.conn.SetDeadline(time.Time{})
-	l.say(running)
-	return nil
-}
-
-// introduce sends all that a gateway begins with.
-func (l *life) introduce() error {
-	n := l.sup.net
-	b := gateway.AppendMessage(nil, gateway.KindConfig, n.opts.Config)
-	for _, lease := range n.leases.all() {
-		b = gateway.AppendMessage(b, gateway.KindLease, lease)
-	}
-	if _, err := l.conn.Write(b); err != nil {
-		return err
-	}
-	for i := range n.opts.Forwards {
-		if err := l.pass(i); err != nil {
-			return err
-		}
-	}
-	_, err := l.conn.Write(gateway.AppendMessage(nil, gateway.KindStart, nil))
-	return err
+	l.dead.Store(true)
+	l.stop()
+	_ = l.conn.Close()
+	_ = l.proc.Kill()
 }
 
 // read handles what comes from the gateway until the end, and asks it at each tick whether it works.
 func (l *life) read(tick time.Duration) error {
-	for next := time.Now().Add(tick); ; next = time.Now().Add(tick) {
-		l.mu.Lock()
-		if !l.leaving {
-			_ = l.conn.SetReadDeadline(next)
+	for {
+		if !l.sup.deadline(l, time.Now().Add(tick)) {
+			return errLeft
 		}
-		l.mu.Unlock()
 		err := l.receive()
 		for err == nil {
 			err = l.receive()
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) || l.abandoned(err) {
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 		if err := l.tick(); err != nil {
@@ -175,23 +129,38 @@ func (l *life) read(tick time.Duration) error {
 	}
 }
 
+// deadline sets that of l's reader, unless this daemon goes.
+func (s *supervisor) deadline(l *life, at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.leaving {
+		_ = l.conn.SetReadDeadline(at)
+	}
+	return !s.leaving
+}
+
 // tick asks the gateway whether it works.
 func (l *life) tick() error {
 	s := l.sup
 	for _, i := range s.net.fwd.late() {
 		s.net.tellForward(i, s.net.opts.Forwards[i])
-		l.mu.Lock()
-		l.forwards = append(l.forwards, i)
-		l.mu.Unlock()
+		l.late <- i // once for each
 	}
+	s.queue.wake()
 	l.lines = 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state != running {
+		if time.Since(l.began) > helloTime {
+			return errHung
+		}
+		return nil
+	}
 	if l.unanswered >= hangTicks {
 		return errHung
 	}
 	l.unanswered++
-	s.question(l)
+	s.question()
 	return nil
 }
 

@@ -32,7 +32,7 @@ func (l *life) frames(b frame.Batch) error {
 func (l *life) message(kind byte, body []byte) error {
 	n := l.sup.net
 	if kind == gateway.KindHello {
-		return take(body, l.greeted)
+		return take(body, l.greet)
 	}
 	if !l.ready {
 		return errors.New("no hello")
@@ -61,8 +61,8 @@ func take[T any](body []byte, to func(T) error) error {
 	return to(v)
 }
 
-// greeted takes a hello.
-func (l *life) greeted(h gateway.Hello) error {
+// greet takes a hello.
+func (l *life) greet(h gateway.Hello) error {
 	if l.ready {
 		return errors.New("hello again")
 	}
@@ -73,17 +73,12 @@ func (l *life) greeted(h gateway.Hello) error {
 	if h.Error != "" {
 		l.sup.net.opts.Log.Warn("the gateway of the embedded network keeps the daemon's rights", "error", h.Error)
 	}
-	l.ready = true
 	l.sup.mu.Lock()
 	l.sup.Hello = h
 	l.sup.mu.Unlock()
+	l.ready = true
+	close(l.hello)
 	return nil
-}
-
-func (l *life) say(state string) {
-	l.sup.mu.Lock()
-	l.sup.state, l.sup.err = state, nil
-	l.sup.mu.Unlock()
 }
 
 // log logs a line of the gateway.

@@ -32,19 +32,19 @@ import (
 
 // A Network is the embedded network. It implements network.Network.
 type Network struct {
-	opts  Options
-	facts gateway.Facts
+	opts Options
+	plan gateway.Plan
 
-	bridge   *bridge.Bridge
-	port     *bridge.Port // the gateway's
-	sessions sessions
-	gw       supervisor
-	fwd      forwards
-	leases   leases
-	ids      network.IDs
+	bridge *bridge.Bridge
+	port   *bridge.Port // the gateway's
+	gw     supervisor
+	fwd    forwards
+	leases leases
+	ids    network.IDs
 
-	closing  sync.Once
-	detached atomic.Bool // gateway and forwards are another network's
+	unnumbered atomic.Uint64 // sessions that came without a number
+	closing    sync.Once
+	detached   atomic.Bool // gateway and forwards are another network's
 }
 
 var (
@@ -54,21 +54,20 @@ var (
 
 // Check tells whether New would refuse o, without starting anything. A port of the host that is in use shows only at New.
 func Check(o Options) error {
-	_, err := o.Facts()
+	_, err := o.Plan()
 	return err
 }
 
 // New starts the network and logs its parameters. The gateway may still be starting when it returns: frames for it wait.
 func New(o Options) (*Network, error) {
 	o.setDefaults()
-	facts, err := o.Facts()
+	plan, err := o.Plan()
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{opts: o, facts: facts}
-	n.ids.Init(facts.ID)
-	n.leases.init(&o, &facts)
-	n.sessions.init()
+	n := &Network{opts: o, plan: plan}
+	n.ids.Init(plan.ID)
+	n.leases.init(&o, &plan)
 	var inherited []Socket
 	if o.Inherited != nil {
 		inherited = o.Inherited.Sockets
@@ -76,9 +75,9 @@ func New(o Options) (*Network, error) {
 	if err := n.fwd.open(&n.opts, inherited); err != nil {
 		return nil, fmt.Errorf("start embedded network: %w", err)
 	}
-	n.bridge = bridge.New(bridge.Options{MaxClients: o.MaxClients, Log: o.Log})
+	n.bridge = bridge.New(bridge.Options{Log: o.Log})
 	n.gw.init(n)
-	n.port, err = n.bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{facts.MAC}, KnownOnly: true}, &n.gw)
+	n.port, err = n.bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{plan.MAC}, KnownOnly: true}, &n.gw)
 	if err != nil {
 		n.fwd.close(len(inherited))
 		return nil, fmt.Errorf("start embedded network: %w", err)
@@ -90,14 +89,14 @@ func New(o Options) (*Network, error) {
 
 // logParameters logs what vmnet.framework reports when an interface starts, in its order, and the forwards.
 func (n *Network) logParameters() {
-	f := &n.facts
-	if f.DHCPStart.IsValid() && !f.CanLease && len(n.opts.Reservations) == 0 {
+	f := &n.plan
+	if f.DHCPStart.IsValid() && !f.CanLease() && len(n.opts.Reservations) == 0 {
 		n.opts.Log.Warn("no guest will get an address by DHCP, the range has none but those of the network itself; use a larger one",
 			"start", f.DHCPStart.String(), "end", f.DHCPEnd.String())
 	}
 	end := f.DHCPEnd
 	if !end.IsValid() {
-		end = f.LastGuest
+		end = f.LastGuest()
 	}
 	for _, kv := range [][2]string{
 		{"vmnet_mac_address", f.MAC.String()},
@@ -130,18 +129,21 @@ func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient fr
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", o.Name, err)
 	}
-	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
+	session := o.Session
+	if session == 0 {
+		session = unnumbered | n.unnumbered.Add(1)
+	}
+	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Source: session, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
 	if err != nil {
 		n.ids.Free(id)
 		return nil, err
 	}
-	n.sessions.came(p.ID(), o.Session)
-	return &port{Port: p, net: n, id: id}, nil
+	return &port{Port: p, net: n, id: id, session: session}, nil
 }
 
 // Info implements network.Network.
 func (n *Network) Info() network.Info {
-	f := &n.facts
+	f := &n.plan
 	return network.Info{
 		Backend: "usernet", Mode: n.opts.Mode, Subnet: f.Subnet, Gateway: f.Gateway,
 		DHCPStart: f.DHCPStart, DHCPEnd: f.DHCPEnd, MTU: f.MTU, MaxFrame: frame.MaxLen, Isolated: n.opts.Isolate,
@@ -149,10 +151,10 @@ func (n *Network) Info() network.Info {
 }
 
 // Alias is the address under which guests reach the host's loopback, the zero Addr without one.
-func (n *Network) Alias() netip.Addr { return n.facts.Alias }
+func (n *Network) Alias() netip.Addr { return n.plan.Alias }
 
 // GatewayMAC is the gateway's, which is the DHCP server's too.
-func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.facts.MAC) }
+func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.plan.MAC) }
 
 // Close implements network.Network. It ends the gateway and with it every flow, and returns when all goroutines have ended.
 func (n *Network) Close() error {
@@ -168,18 +170,22 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// port is a client's port: the bridge's, with the network's facts.
+// unnumbered marks the numbers of sessions that came without one.
+const unnumbered = 1 << 62
+
+// port is a client's port: the bridge's, with the network's plan.
 type port struct {
 	*bridge.Port
-	net  *Network
-	id   network.ID
-	once sync.Once
+	net     *Network
+	id      network.ID
+	session uint64 // of the client, as the gateway knows it
+	once    sync.Once
 }
 
 // Info implements network.Port.
 func (p *port) Info() network.PortInfo {
 	return network.PortInfo{
-		MAC: network.MACOf(p.id), MTU: p.net.facts.MTU, MaxFrame: frame.MaxLen, InterfaceID: network.IDText(p.id),
+		MAC: network.MACOf(p.id), MTU: p.net.plan.MTU, MaxFrame: frame.MaxLen, InterfaceID: network.IDText(p.id),
 	}
 }
 
@@ -187,29 +193,8 @@ func (p *port) Info() network.PortInfo {
 func (p *port) Close() error {
 	err := p.Port.Close()
 	p.once.Do(func() {
-		p.net.gw.gone(p.net.sessions.of(p.ID()))
+		p.net.gw.gone(p.session)
 		p.net.ids.Free(p.id)
 	})
 	return err
 }
-
-// sessions are the clients behind the bridge's ports, as the gateway knows them. The bridge uses the number of a port again, a
-// session's is never used again.
-type sessions struct {
-	byPort []atomic.Uint64
-	last   atomic.Uint64 // of those that have no number
-}
-
-// unnumbered marks the numbers of sessions that came without one.
-const unnumbered = 1 << 62
-
-func (s *sessions) init() { s.byPort = make([]atomic.Uint64, 1<<16) }
-
-func (s *sessions) came(p bridge.PortID, session uint64) {
-	if session == 0 {
-		session = unnumbered | s.last.Add(1)
-	}
-	s.byPort[p].Store(session)
-}
-
-func (s *sessions) of(p bridge.PortID) uint64 { return s.byPort[p].Load() }

@@ -43,18 +43,18 @@ var (
 )
 
 // process starts gateways as processes: this test.
-func process() func(*os.File) (gateway.Process, error) {
-	return gateway.Program{Path: os.Args[0], Socket: "/test", UID: -1, GID: -1}.Start
+func process(end *os.File) (*os.Process, error) {
+	return gateway.Program{Path: os.Args[0], Socket: "/test", UID: -1, GID: -1}.Start(end)
 }
 
-// start makes a network, with a gateway in this process unless o says otherwise.
+// start makes a network, with a gateway unless o says otherwise.
 func start(t testing.TB, o Options) *Network {
 	t.Helper()
 	if o.Mode == "" {
 		o.Mode = network.ModeShared
 	}
 	if o.Start == nil {
-		o.Start = gateway.Goroutine
+		o.Start = process
 	}
 	n, err := New(o)
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestStartParameters(t *testing.T) {
 		"vmnet_mac_address value=" + n.GatewayMAC().String(),
 		"vmnet_mtu value=1500",
 		"vmnet_max_packet_size value=1514",
-		"vmnet_interface_id value=" + network.IDText(n.facts.ID),
+		"vmnet_interface_id value=" + network.IDText(n.plan.ID),
 		"vmnet_start_address value=10.1.0.1",
 		"vmnet_end_address value=10.1.7.9",
 		"vmnet_subnet_mask value=255.255.240.0",
@@ -225,7 +225,7 @@ func TestLateForwards(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	vnettest.TestNetwork(t, func(t *testing.T) network.Network {
-		n, err := New(Options{Config: gateway.Config{Mode: network.ModeShared}, Start: gateway.Goroutine})
+		n, err := New(Options{Config: gateway.Config{Mode: network.ModeShared}, Start: process})
 		require.NoError(t, err)
 		return n
 	})
@@ -234,7 +234,7 @@ func TestConformance(t *testing.T) {
 // TestStatus is of a network with a lease and a forward.
 func TestStatus(t *testing.T) {
 	f := network.Forward{Proto: "tcp", HostPort: vnettest.FreePort(t), Guest: netip.MustParseAddrPort("192.168.105.2:80")}
-	o := Options{Start: process()}
+	o := Options{}
 	o.Mode, o.DHCPEnd, o.Gateway, o.Forwards = network.ModeHost, netip.MustParseAddr("192.168.105.9"), gatewayIP, []network.Forward{f}
 	n := start(t, o)
 	g := attach(t, n, fakeguest.Options{Name: "Web"})
@@ -280,7 +280,7 @@ func TestPortIdentity(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "01000000-0000-0000-0000-000000000000", p.Info().InterfaceID)
 		assert.Equal(t, network.MACOf(network.ID{1}), p.Info().MAC)
-		_, err = n.Attach(t.Context(), network.PortOptions{InterfaceID: n.facts.ID}, discard{})
+		_, err = n.Attach(t.Context(), network.PortOptions{InterfaceID: n.plan.ID}, discard{})
 		require.ErrorIs(t, err, network.ErrIDInUse, "the gateway's")
 		require.NoError(t, p.Close())
 	}

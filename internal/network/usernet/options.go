@@ -15,14 +15,13 @@ type Options struct {
 	gateway.Config
 
 	// Start starts a gateway on its end of a pair of sockets, which it takes over.
-	Start func(end *os.File) (gateway.Process, error)
+	Start func(end *os.File) (*os.Process, error)
 	// Inherited is a gateway that runs already, and goes on with Resume; nil = one is started. After an error of New it is still the
 	// caller's.
 	Inherited *Inherited
 
 	// LateForwards lets the network start without the ports that others have now, and tries those again. Else New fails.
 	LateForwards bool
-	MaxClients   int   // sizes the bridge's tables; 0 = 256
 	Leases       store // keeps leases across restarts; nil = they end with the network
 	Log          *slog.Logger
 

@@ -3,6 +3,7 @@
 package usernet
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -18,126 +19,74 @@ const (
 	// queueShare is ...beyond which each still gets this, so that no client can fill the queue for the others.
 	queueShare = 64 << 10
 
-	chunkSize  = 64 << 10
-	spareCount = 16 // chunks, and sources, kept for reuse
+	// What is kept for reuse: so many backlogs of so many bytes each at most.
+	spareCount, spareSize = 16, 256 << 10
 )
 
-// A chunk is frames of one session.
-type chunk struct {
+// A backlog is what waits from one session.
+type backlog struct {
 	session uint64
-	buf     []byte // as it goes over the pair: KindSession, the frames, and maybe KindGone
-	n       int    // frames
-	end     int    // of the frames in buf
+	buf     []byte // as it goes over the pair: KindSession, then frames and messages
+	frames  int
+	bytes   int // of the frames
 }
 
-// source is what waits from one session.
-type source struct {
-	chunks []*chunk
-	bytes  int
-}
-
-// A queue holds frames for the gateway while the pair is full. It is bounded, drops at its tail and is served round robin by session,
-// so that one client's flood delays no other's frames.
+// A queue holds frames for the gateway while the pair is full, and messages. It is bounded, drops at its tail and is served round
+// robin by session, so that one client's flood delays no other's frames. Session 0 is this daemon.
 type queue struct {
 	mu      sync.Mutex
-	sources map[uint64]*source // those with frames waiting
-	turns   []uint64           // their order
+	waiting map[uint64]*backlog
+	turns   []*backlog // their order
 	bytes   int
-	spare   []*chunk
-	rested  []*source // without chunks
+	spare   []*backlog
 
 	token chan struct{} // one: something waits, or wake was called
 }
 
 // newQueue makes an empty queue.
-func newQueue() *queue { return &queue{sources: map[uint64]*source{}, token: make(chan struct{}, 1)} }
+func newQueue() *queue { return &queue{waiting: map[uint64]*backlog{}, token: make(chan struct{}, 1)} }
 
-// putAll queues those frames of b that want has. It returns how many it does not want, and for how many there was no room.
-func (q *queue) putAll(session uint64, b frame.Batch, want func(f []byte) bool) (unwanted, full int) {
-	queued := false
+// put queues frames of a session. It returns for how many there was no room.
+func (q *queue) put(session uint64, b frame.Batch) (full int) {
 	q.mu.Lock()
-	it := b.Iter()
-	for it.Next() {
-		f := it.Frame()
-		switch {
-		case !want(f):
-			unwanted++
-		case !q.put(session, f):
-			full++
-		default:
-			queued = true
-		}
+	w := q.of(session)
+	room := max(queueShare-w.bytes, min(queuePerSession-w.bytes, queueTotal-q.bytes))
+	end, n := 0, 0
+	for it := b.Iter(); it.Next() && it.End() <= room; n++ {
+		end = it.End()
 	}
+	w.buf = append(w.buf, b.Bytes()[:end]...)
+	w.frames += n
+	w.bytes += end
+	q.bytes += end
 	q.mu.Unlock()
-	if queued {
-		q.wake()
-	}
-	return unwanted, full
+	q.wake()
+	return b.Len() - n
 }
 
-// put queues f and reports whether there was room. The caller holds mu.
-func (q *queue) put(session uint64, f []byte) bool {
-	n := frame.PrefixLen + len(f)
-	s := q.sources[session]
-	waiting := 0
-	if s != nil {
-		waiting = s.bytes
-	}
-	if waiting+n > queueShare && (waiting+n > queuePerSession || q.bytes+n > queueTotal) {
-		return false
-	}
-	c := q.last(session, n)
-	c.buf = frame.Append(c.buf, f)
-	c.end = len(c.buf)
-	c.n++
-	q.sources[session].bytes += n
-	q.bytes += n
-	return true
-}
-
-// last is the last chunk of a session, or a new one if that has no room for n bytes. The caller holds mu.
-func (q *queue) last(session uint64, n int) *chunk {
-	s := q.sources[session]
-	if s == nil {
-		s = q.newSource()
-		q.sources[session] = s
-		q.turns = append(q.turns, session)
-	}
-	if last := len(s.chunks) - 1; last >= 0 && len(s.chunks[last].buf)+n <= chunkSize {
-		return s.chunks[last]
-	}
-	c := q.newChunk(session)
-	s.chunks = append(s.chunks, c)
-	return c
-}
-
-// gone queues the message that a session has ended, behind its frames.
-func (q *queue) gone(session uint64) {
+// message queues a message behind the frames of a session.
+func (q *queue) message(session uint64, kind byte, body any) {
 	q.mu.Lock()
-	c := q.last(session, 0)
-	c.buf = gateway.AppendMessage(c.buf, gateway.KindGone, session)
+	w := q.of(session)
+	w.buf = gateway.AppendMessage(w.buf, kind, body)
 	q.mu.Unlock()
 	q.wake()
 }
 
-func (q *queue) newSource() *source {
-	if n := len(q.rested); n > 0 {
-		s := q.rested[n-1]
-		q.rested = q.rested[:n-1]
-		return s
+// of is what waits from a session. The caller holds mu.
+func (q *queue) of(session uint64) *backlog {
+	w := q.waiting[session]
+	if w == nil {
+		if last := len(q.spare) - 1; last >= 0 {
+			w, q.spare = q.spare[last], q.spare[:last]
+		} else {
+			w = &backlog{}
+		}
+		*w = backlog{session: session, buf: gateway.AppendSession(w.buf[:0], session)}
+		q.waiting[session] = w
+		q.turns = append(q.turns, w)
 	}
-	return &source{}
-}
-
-func (q *queue) newChunk(session uint64) *chunk {
-	c := &chunk{}
-	if n := len(q.spare); n > 0 {
-		c = q.spare[n-1]
-		q.spare = q.spare[:n-1]
-	}
-	c.session, c.buf, c.n = session, gateway.AppendSession(c.buf[:0], session), 0
-	c.end = gateway.SessionLen
-	return c
+	return w
 }
 
 // wake puts the token there: there may be something in the queue.
@@ -148,36 +97,18 @@ func (q *queue) wake() {
 	}
 }
 
-// next takes the oldest chunk of the session whose turn it is, nil if none waits. The chunk goes back with free.
-func (q *queue) next() *chunk {
+// next takes what waits from the session whose turn it is, nil if nothing waits. It goes back with free.
+func (q *queue) next() *backlog {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.turns) == 0 {
 		return nil
 	}
-	session := q.turns[0]
-	q.turns = append(q.turns[:0], q.turns[1:]...)
-	s := q.sources[session]
-	c := q.pop(s)
-	if len(s.chunks) > 0 {
-		q.turns = append(q.turns, session)
-		return c
-	}
-	delete(q.sources, session)
-	if len(q.rested) < spareCount {
-		q.rested = append(q.rested, s)
-	}
-	return c
-}
-
-// pop takes the first chunk of s. The caller holds mu.
-func (q *queue) pop(s *source) *chunk {
-	c := s.chunks[0]
-	s.chunks = append(s.chunks[:0], s.chunks[1:]...)
-	n := c.end - gateway.SessionLen
-	s.bytes -= n
-	q.bytes -= n
-	return c
+	w := q.turns[0]
+	q.turns = slices.Delete(q.turns, 0, 1)
+	delete(q.waiting, w.session)
+	q.bytes -= w.bytes
+	return w
 }
 
 // empty tells whether nothing waits.
@@ -187,11 +118,11 @@ func (q *queue) empty() bool {
 	return len(q.turns) == 0
 }
 
-// free gives a chunk back.
-func (q *queue) free(c *chunk) {
+// free gives a backlog back.
+func (q *queue) free(w *backlog) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.spare) < spareCount {
-		q.spare = append(q.spare, c)
+	if len(q.spare) < spareCount && cap(w.buf) <= spareSize {
+		q.spare = append(q.spare, w)
 	}
 }

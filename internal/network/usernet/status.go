@@ -22,7 +22,7 @@ func (n *Network) Status() (*status.DHCP, *status.Usernet) {
 		Forwards: n.fwd.status(),
 		Gateway:  n.gw.status(hello),
 	}
-	if !n.facts.DHCPStart.IsValid() {
+	if !n.plan.DHCPStart.IsValid() {
 		return nil, u
 	}
 	return n.dhcpStatus(&now), u
@@ -37,7 +37,7 @@ func (s *supervisor) status(hello gateway.Hello) status.Gateway {
 		g.Error = text(s.err.Error())
 	}
 	if s.life != nil && s.state == running {
-		g.PID, g.UID, g.Version, g.Protocol = s.life.proc.PID(), hello.UID, hello.Version, hello.Protocol
+		g.PID, g.UID, g.Version, g.Protocol = s.life.proc.Pid, hello.UID, hello.Version, hello.Protocol
 		g.Rights = hello.Error
 	}
 	return g
@@ -45,7 +45,7 @@ func (s *supervisor) status(hello gateway.Hello) status.Gateway {
 
 func (n *Network) dhcpStatus(a *gateway.Answer) *status.DHCP {
 	d := &status.DHCP{
-		Start: n.facts.DHCPStart, End: n.facts.DHCPEnd, Size: a.DHCPSize, Leased: a.DHCPLeased, Leases: []status.Lease{},
+		Start: n.plan.DHCPStart, End: n.plan.DHCPEnd, Size: a.DHCPSize, Leased: a.DHCPLeased, Leases: []status.Lease{},
 		Unanswered: map[string]uint64{
 			"malformed": a.Malformed, "foreign": a.Foreign, "port_full": a.PortFull, "pool_full": a.PoolFull,
 		},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
 )
 
 const (
@@ -56,40 +55,34 @@ type supervisor struct {
 }
 
 func (s *supervisor) init(n *Network) {
-	s.net, s.mac, s.queue = n, [6]byte(n.facts.MAC), newQueue()
+	s.net, s.mac, s.queue = n, [6]byte(n.plan.MAC), newQueue()
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.ended, s.answered, s.state = make(chan struct{}), make(chan struct{}), starting
 }
 
 // MaxFrame implements frame.Sink.
-func (s *supervisor) MaxFrame() int { return s.net.facts.MaxFrame }
+func (s *supervisor) MaxFrame() int { return s.net.plan.MaxFrame() }
 
 // Deliver implements frame.Sink. The bridge calls DeliverFrom.
 func (s *supervisor) Deliver(frame.Batch) {}
 
 // DeliverFrom implements bridge.sourceSink.
-func (s *supervisor) DeliverFrom(src bridge.PortID, b frame.Batch) {
-	session := s.net.sessions.of(src)
-	if l := s.now.Load(); l != nil && s.wantsAll(b) && l.deliver(session, b) {
-		return
-	}
-	unwanted, full := s.queue.putAll(session, b, s.wants)
-	if unwanted+full > 0 {
-		s.unwanted.Add(uint64(unwanted))
-		s.full.Add(uint64(full))
-	}
+func (s *supervisor) DeliverFrom(source any, b frame.Batch) {
+	session := source.(uint64)
+	b.Runs(s.wants, func(run frame.Batch) {
+		if l := s.now.Load(); l == nil || !l.deliver(session, run) {
+			s.full.Add(uint64(s.queue.put(session, run)))
+		}
+	})
 }
 
-func (s *supervisor) wants(f []byte) bool { return gateway.Wants(s.mac, f) }
-
-func (s *supervisor) wantsAll(b frame.Batch) bool {
-	it := b.Iter()
-	for it.Next() {
-		if !s.wants(it.Frame()) {
-			return false
-		}
+// wants counts the frames in which the gateway has no interest.
+func (s *supervisor) wants(f []byte) bool {
+	wanted := gateway.Wants(s.mac, f)
+	if !wanted {
+		s.unwanted.Add(1)
 	}
-	return true
+	return wanted
 }
 
 // gone tells the gateway that a session has ended.
@@ -98,7 +91,7 @@ func (s *supervisor) gone(session uint64) {
 	leaving := s.leaving
 	s.mu.Unlock()
 	if !leaving {
-		s.queue.gone(session)
+		s.queue.message(session, gateway.KindGone, session)
 	}
 }
 
@@ -127,7 +120,7 @@ func (s *supervisor) start(i *Inherited) {
 // run serves l and then starts one gateway after the other until stop.
 func (s *supervisor) run(l *life) {
 	delay := time.Duration(0)
-	for {
+	for !s.isOver() {
 		began, err := time.Now(), error(nil)
 		if l == nil {
 			if l, err = s.spawn(); err == nil {
@@ -243,28 +236,23 @@ func (s *supervisor) ask() (hello gateway.Hello, now gateway.Answer) {
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life == nil || s.state != running {
-		return s.Hello, add(gateway.Answer{}, s.Counters)
-	}
-	number := s.question(s.life)
-	for s.Last.Ask < number && s.life != nil {
-		answered := s.answered
-		s.mu.Unlock()
-		select {
-		case <-answered:
+	if s.life != nil && s.state == running {
+		for number := s.question(); s.Last.Ask < number && s.life != nil && ctx.Err() == nil; {
+			answered := s.answered
+			s.mu.Unlock()
+			select {
+			case <-answered:
+			case <-ctx.Done():
+			}
 			s.mu.Lock()
-			continue
-		case <-ctx.Done():
 		}
-		s.mu.Lock()
-		break
 	}
 	return s.Hello, add(s.Last, s.Counters)
 }
 
 // question sends one and returns its number. The caller holds mu.
-func (s *supervisor) question(l *life) uint64 {
+func (s *supervisor) question() uint64 {
 	s.Asked++
-	l.send(gateway.AppendMessage(nil, gateway.KindAsk, s.Asked))
+	s.queue.message(0, gateway.KindAsk, s.Asked)
 	return s.Asked
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +34,7 @@ var quick = tuning{tick: 20 * time.Millisecond, minDelay: time.Millisecond}
 // one before; guests keep their ports.
 func TestGatewayIsReplaced(t *testing.T) {
 	f := forwardTo(t, "tcp", 80)
-	o := Options{Start: process(), tune: tuning{tick: 200 * time.Millisecond}}
+	o := Options{tune: tuning{tick: 200 * time.Millisecond}}
 	o.Forwards = []network.Forward{f}
 	n := start(t, o)
 	g := attach(t, n, fakeguest.Options{Name: "web"})
@@ -95,28 +96,22 @@ type liar struct {
 	told int
 }
 
-func (x *liar) start(end *os.File) (gateway.Process, error) {
+func (x *liar) start(end *os.File) (*os.Process, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.told++; x.told > 1 {
-		return gateway.Goroutine(end)
+		return process(end)
 	}
-	p := lying{make(chan struct{})}
 	says := x.says
 	go func() {
-		defer close(p.done)
 		defer end.Close()
 		_, _ = end.Write(says)
 		_, _ = io.Copy(io.Discard, end)
 	}()
-	return p, nil
+	c := exec.Command("sleep", "1000") // until it is killed
+	err := c.Start()
+	return c.Process, err
 }
-
-type lying struct{ done chan struct{} }
-
-func (lying) PID() int      { return 0 }
-func (lying) Kill() error   { return nil }
-func (p lying) Wait() error { <-p.done; return nil }
 
 // TestLies: a gateway that says what cannot be is replaced, and nothing of it counts.
 func TestLies(t *testing.T) {
@@ -202,38 +197,35 @@ func TestLogLines(t *testing.T) {
 func TestQueueIsFair(t *testing.T) {
 	q := newQueue()
 	one := frame.NewBatch(frame.Append(nil, make([]byte, frame.MaxEthernetLen)), 1)
-	all := func([]byte) bool { return true }
 	sent, full := 0, 0
 	for range 20 * queueTotal / len(one.Bytes()) {
-		_, n := q.putAll(1, one, all)
-		full += n
+		full += q.put(1, one)
 		sent++
 	}
 	assert.LessOrEqual(t, q.bytes, queuePerSession)
 	assert.Equal(t, sent-q.bytes/len(one.Bytes()), full)
 	for src := range uint64(20) { // as many as the total has room for, and more
 		for range queuePerSession / len(one.Bytes()) {
-			q.putAll(2+src, one, all)
+			q.put(2+src, one)
 		}
 	}
 	assert.LessOrEqual(t, q.bytes, queueTotal+20*queueShare)
-	q.putAll(99, one, all)
-	q.gone(99)
-	q.gone(100) // had nothing to send
-	unwanted, _ := q.putAll(99, one, func([]byte) bool { return false })
-	assert.Equal(t, 1, unwanted)
+	q.put(99, one)
+	q.message(99, gateway.KindGone, uint64(99))
+	q.message(100, gateway.KindGone, uint64(100)) // had nothing to send
 	seen := map[uint64]string{}
 	for range 23 {
-		c := q.next()
-		seen[c.session] = string(c.buf)
-		q.free(c)
+		w := q.next()
+		seen[w.session] = string(w.buf)
+		q.free(w)
+		q.put(1, one) // goes on, and has its turn after the others
 	}
 	assert.Len(t, seen, 23, "each had a turn")
 	gone := string(gateway.AppendMessage(nil, gateway.KindGone, uint64(99)))
 	assert.Equal(t, string(gateway.AppendSession(nil, 99))+string(one.Bytes())+gone, seen[99])
 	assert.Len(t, seen[100], len(gateway.AppendSession(nil, 100))+len(gone)+1)
-	for c := q.next(); c != nil; c = q.next() {
-		q.free(c)
+	for w := q.next(); w != nil; w = q.next() {
+		q.free(w)
 	}
 	assert.Zero(t, q.bytes)
 	assert.LessOrEqual(t, len(q.spare), spareCount)
@@ -246,10 +238,10 @@ func TestLeaseTable(t *testing.T) {
 	wall := time.Now()
 	o := Options{tune: tuning{wall: func() time.Time { return wall }}}
 	o.Mode, o.Gateway, o.PrefixLen, o.DHCPEnd = network.ModeShared, netip.MustParseAddr("10.1.0.1"), 16, netip.MustParseAddr("10.1.255.200")
-	facts, err := o.Facts()
+	plan, err := o.Plan()
 	require.NoError(t, err)
 	var l leases
-	l.init(&o, &facts)
+	l.init(&o, &plan)
 	give := func(client, ip int) {
 		t.Helper()
 		b := [4]byte{10, 1, byte(ip >> 8), byte(ip)}
@@ -280,16 +272,16 @@ func TestToGatewayAllocatesNothing(t *testing.T) {
 	n := start(t, Options{})
 	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
 	f := make([]byte, 1514)
-	copy(f, n.facts.MAC)
+	copy(f, n.plan.MAC)
 	copy(f[6:], []byte{2, 0, 0, 0, 0, 1})
 	f[12], f[13] = 0x08, 0x00 // and no IPv4 header: dropped at the other end
 	var wire []byte
 	for range 20 {
 		wire = frame.Append(wire, f)
 	}
-	b := frame.NewBatch(wire, 20)
-	before := testing.AllocsPerRun(10, func() { n.gw.DeliverFrom(1, b) })
-	assert.LessOrEqual(t, testing.AllocsPerRun(300, func() { n.gw.DeliverFrom(1, b) }), max(3, before), "the other end has its own")
+	b, source := frame.NewBatch(wire, 20), any(uint64(1))
+	before := testing.AllocsPerRun(10, func() { n.gw.DeliverFrom(source, b) })
+	assert.LessOrEqual(t, testing.AllocsPerRun(300, func() { n.gw.DeliverFrom(source, b) }), max(3, before), "the other end has its own")
 }
 
 // FuzzFromGateway: whatever a gateway says, nothing breaks, and no lease is outside of the pool.
@@ -298,10 +290,10 @@ func FuzzFromGateway(f *testing.F) {
 	f.Add(hello)
 	f.Add(gateway.AppendMessage(hello, gateway.KindLeased, dhcp.Lease{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, IP: netip.MustParseAddr("192.168.105.9"), Left: 1}))
 	f.Add(frame.Append(hello, make([]byte, 60)))
-	o := Options{Start: func(*os.File) (gateway.Process, error) { return nil, errors.New("none") }, tune: tuning{minDelay: time.Hour}}
+	o := Options{Start: func(*os.File) (*os.Process, error) { return nil, errors.New("none") }, tune: tuning{minDelay: time.Hour}}
 	n := start(f, o)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l := &life{sup: &n.gw}
+		l := &life{sup: &n.gw, hello: make(chan struct{})}
 		p := gateway.Parser{Frames: l.frames, Message: l.message, MaxMessage: gateway.MaxMessage}
 		used, err := p.Parse(b)
 		if used > len(b) || err == nil && len(b)-used > frame.MaxLen+gateway.MaxMessage {

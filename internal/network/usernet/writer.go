@@ -4,6 +4,7 @@ package usernet
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,14 +26,6 @@ func (l *life) pass(i int) error {
 	return errors.Join(raw.Control(func(fd uintptr) {
 		_, _, err = l.conn.WriteMsgUnix(gateway.AppendMessage(nil, gateway.KindForward, i), unix.UnixRights(int(fd)), nil)
 	}), err)
-}
-
-// send gives the writer a message.
-func (l *life) send(message []byte) {
-	l.mu.Lock()
-	l.messages = append(l.messages, message...)
-	l.mu.Unlock()
-	l.sup.queue.wake()
 }
 
 // deliver writes frames of a session if the pair takes them now and nothing waits. It reports false if they are to be queued. What a
@@ -63,55 +56,91 @@ func (l *life) deliver(session uint64, b frame.Batch) bool {
 
 // write carries messages and what was queued to the gateway until the end.
 func (l *life) write() {
-	defer l.written()
-	for {
+	select {
+	case <-l.hello:
+	case <-l.done:
+		return
+	}
+	l.turn.Lock()
+	err := l.introduce()
+	l.open = err == nil
+	l.turn.Unlock()
+	for more := l.open; err == nil; {
+		if !more {
+			select {
+			case <-l.sup.queue.token:
+			case <-l.done:
+				return
+			}
+		}
 		l.turn.Lock()
-		l.open = true
-		more, err := l.writeNext()
+		more, err = l.writeNext()
 		l.turn.Unlock()
-		if err != nil {
-			return
-		}
-		if more {
-			continue
-		}
-		select {
-		case <-l.sup.queue.token:
-		case <-l.done:
-			return
+	}
+}
+
+// introduce sends all that a gateway begins with. One that has begun goes on.
+func (l *life) introduce() error {
+	s := l.sup
+	if l.inherited {
+		s.queue.message(0, gateway.KindBack, nil)
+		return nil
+	}
+	b := gateway.AppendMessage(nil, gateway.KindConfig, s.net.opts.Config)
+	for _, lease := range s.net.leases.all() {
+		b = gateway.AppendMessage(b, gateway.KindLease, lease)
+	}
+	if _, err := l.conn.Write(gateway.AppendMessage(b, gateway.KindStart, nil)); err != nil {
+		return err
+	}
+	for i := range s.net.opts.Forwards {
+		if err := l.pass(i); err != nil {
+			return err
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state, s.err = running, nil
+	return nil
 }
 
 // writeNext writes what is first in turn, and reports whether there was something. The caller has the turn.
 func (l *life) writeNext() (more bool, err error) {
-	l.mu.Lock()
-	messages, forwards, leaving := l.messages, l.forwards, l.leaving
-	l.messages, l.forwards = nil, nil
-	l.mu.Unlock()
+	if !l.open {
+		return false, errLeft
+	}
 	if err := l.put(nil); err != nil { // what is left
 		return false, err
 	}
-	for _, i := range forwards {
-		if err := l.pass(i); err != nil {
-			return false, err
-		}
+	if len(l.late) > 0 {
+		return true, l.pass(<-l.late)
 	}
-	if len(messages) > 0 {
-		return true, l.put(messages)
+	w := l.sup.queue.next()
+	if w == nil {
+		return false, nil
 	}
-	if c := l.sup.queue.next(); c != nil {
-		defer l.sup.queue.free(c)
-		if err = l.put(c.buf); err != nil && !leaving {
-			l.sup.lost.Add(uint64(c.n))
-		}
-		return true, err
+	defer l.sup.queue.free(w)
+	if err = l.put(w.buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		l.sup.lost.Add(uint64(w.frames))
 	}
-	if leaving {
-		l.open = false
-		return false, errors.Join(l.put(gateway.AppendMessage(nil, gateway.KindAway, nil)), errLeft)
+	return true, err
+}
+
+// leave tells the gateway that this daemon goes, and ends the writer. What the gateway has not taken is left.
+func (l *life) leave() {
+	_ = l.conn.SetWriteDeadline(time.Now().Add(flushTime)) // also of a write that has the turn
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	l.open = false
+	err := l.put(nil)
+	for err == nil && len(l.late) > 0 {
+		err = l.pass(<-l.late)
 	}
-	return false, nil
+	_ = l.put(gateway.AppendMessage(nil, gateway.KindAway, nil))
+	for w := l.sup.queue.next(); w != nil; w = l.sup.queue.next() {
+		l.left = append(l.left, w.buf...)
+	}
+	l.stop()
 }
 
 // put writes what is left and then b. What it cannot write is left.
@@ -134,13 +163,4 @@ func (l *life) put(b []byte) error {
 	}
 	l.left = l.left[:0]
 	return nil
-}
-
-// written ends the reader of a life that is left: nothing more is to come from here.
-func (l *life) written() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leaving {
-		_ = l.conn.SetReadDeadline(time.Unix(1, 0))
-	}
 }

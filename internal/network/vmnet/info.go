@@ -87,7 +87,7 @@ type Status struct {
 // Status returns the counters. It may be called after Close.
 func (n *Network) Status() Status {
 	s := Status{
-		API: n.choice.api, Why: n.choice.why, AnchorID: n.id, Own: int(n.own.Load()), Shared: n.shared.count(),
+		API: n.choice.api, Why: n.choice.why, AnchorID: n.id, Own: int(n.own.Load()), Shared: int(n.shared.count.Load()),
 		Starts: n.starts.Load(), StartFailures: n.failures.Load(), Restarts: n.restarts.Load(), Promoted: n.promoted.Load(),
 		Exhausted: n.exhausted.Load(),
 	}

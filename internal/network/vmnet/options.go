@@ -59,7 +59,6 @@ type Options struct {
 
 	UseAPI     string // empty = apiAuto
 	Interfaces string // empty = interfacesClient
-	MaxClients int    // sizes the tables of the bridge for clients that share an interface; 0 = 256
 
 	// Patience is how long New tries again when macOS refuses to start the network; 0 = defaultPatience.
 	Patience time.Duration

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,13 +20,13 @@ import (
 // not read and has no events. To the bridge it is the sink of the anchor's port.
 type sharedInterface struct {
 	net    *Network
-	anchor atomic.Pointer[iface]                   // nil while it is being started again
-	byID   atomic.Pointer[map[bridge.PortID]*port] // that share; finds whom a frame for the anchor is from
+	anchor atomic.Pointer[iface] // nil while it is being started again
+	count  atomic.Int64          // of ports
 
 	mu    sync.Mutex // guards what follows, and changes of the above; held while reading is switched on and off
 	br    *bridge.Bridge
 	up    *bridge.Port // the anchor's
-	ports []*port      // as in byID, the longest first
+	ports []*port      // that share, the longest first
 }
 
 // join attaches p to the bridge, and returns when the anchor is read, if there is one.
@@ -49,14 +48,14 @@ func (s *sharedInterface) attach(p *port) (*reader, error) {
 	if err := s.build(); err != nil {
 		return nil, err
 	}
-	b, err := s.br.Attach(bridge.PortOptions{Name: p.name, MACs: p.macs, Isolated: s.net.opts.Isolate}, p)
+	b, err := s.br.Attach(bridge.PortOptions{Name: p.name, Source: p, MACs: p.macs, Isolated: s.net.opts.Isolate}, p)
 	if err != nil {
 		return nil, err
 	}
-	if s.ports = append(s.ports, p); len(s.ports) == 1 {
+	s.ports = append(s.ports, p)
+	if s.count.Add(1) == 1 {
 		s.read(true) // what came while it was not read is stale
 	}
-	s.note(func(byID map[bridge.PortID]*port) { byID[b.ID()] = p })
 	p.shared.Store(b)
 	if i := s.anchor.Load(); i != nil {
 		return i.reader, nil
@@ -70,7 +69,7 @@ func (s *sharedInterface) build() error {
 		return nil
 	}
 	br := bridge.New(bridge.Options{
-		MaxClients: s.net.opts.MaxClients, Log: slog.New(moveFilter{s.net.log.Handler()}), Find: s.find,
+		Log: slog.New(moveFilter{s.net.log.Handler()}), Find: s.find,
 	})
 	up, err := br.Attach(bridge.PortOptions{Name: anchorPort, Trusted: true}, s)
 	if err == nil {
@@ -78,16 +77,6 @@ func (s *sharedInterface) build() error {
 	}
 	return err
 }
-
-// note changes byID. The caller holds mu.
-func (s *sharedInterface) note(change func(map[bridge.PortID]*port)) {
-	byID := maps.Clone(*s.byID.Load())
-	change(byID)
-	s.byID.Store(&byID)
-}
-
-// count is how many clients share the anchor.
-func (s *sharedInterface) count() int { return len(*s.byID.Load()) }
 
 // find leads frames for a client that has an interface of its own to the anchor: the bridge may never have heard from it.
 func (s *sharedInterface) find(mac uint64) *bridge.Port {
@@ -108,8 +97,8 @@ func (s *sharedInterface) leave(p *port) {
 	_ = b.Close() // waits for deliveries, never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note(func(byID map[bridge.PortID]*port) { delete(byID, b.ID()) })
-	if s.ports = slices.DeleteFunc(s.ports, func(q *port) bool { return q == p }); len(s.ports) == 0 {
+	s.ports = slices.DeleteFunc(s.ports, func(q *port) bool { return q == p })
+	if s.count.Add(-1) == 0 {
 		s.deafen()
 	}
 }
@@ -239,10 +228,8 @@ func (*sharedInterface) MaxFrame() int { return frame.MaxLen }
 func (*sharedInterface) Deliver(frame.Batch) {}
 
 // DeliverFrom implements bridge.sourceSink: it runs on the goroutine of the client that sends, within Send.
-func (s *sharedInterface) DeliverFrom(src bridge.PortID, b frame.Batch) {
-	if p := (*s.byID.Load())[src]; p != nil {
-		p.writer.send(s.anchor.Load(), b)
-	}
+func (s *sharedInterface) DeliverFrom(source any, b frame.Batch) {
+	source.(*port).writer.send(s.anchor.Load(), b)
 }
 
 // anchorPort is the name of the anchor's port of the bridge.

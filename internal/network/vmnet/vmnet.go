@@ -27,7 +27,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
 
@@ -74,7 +73,6 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.ports.Store(new([]*port))
 	n.shared.net = n
-	n.shared.byID.Store(&map[bridge.PortID]*port{})
 	n.identify()
 	n.ids.Init(n.id)
 	n.log.Info("initializing network", "mode", string(o.Mode))

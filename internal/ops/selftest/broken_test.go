@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,8 @@ func opener(f faults) func(context.Context) (network.Network, error) {
 			return nil, errors.New("no network 2")
 		}
 		o := usernet.Options{
-			Config: gateway.Config{Mode: network.ModeShared, DisableDHCP: f.noDHCP, DisableNAT44: f.noNAT44}, Start: gateway.Goroutine,
+			Config: gateway.Config{Mode: network.ModeShared, DisableDHCP: f.noDHCP, DisableNAT44: f.noNAT44},
+			Start:  gateway.Program{Path: os.Args[0], UID: -1, GID: -1}.Start,
 		}
 		if f.dhcpEnd != "" {
 			o.Gateway, o.DHCPEnd = netip.MustParseAddr("192.168.105.1"), netip.MustParseAddr(f.dhcpEnd)

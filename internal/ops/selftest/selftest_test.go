@@ -18,10 +18,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if code, ran := gateway.Main("test"); ran { // of a network in this process
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestGoodNetwork(t *testing.T) {
 	for _, mode := range []network.Mode{network.ModeShared, network.ModeHost} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -41,7 +42,8 @@ func (d ownDaemon) Close() error {
 func startDaemonFor(t *testing.T, dial func(vnettest.Transport) vnettest.Transport) ownDaemon {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	backend, err := usernet.New(usernet.Options{Config: gateway.Config{Mode: network.ModeHost}, Start: gateway.Goroutine, Log: log})
+	program := gateway.Program{Path: os.Args[0], UID: -1, GID: -1}
+	backend, err := usernet.New(usernet.Options{Config: gateway.Config{Mode: network.ModeHost}, Start: program.Start, Log: log})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
