@@ -78,18 +78,17 @@ var imports = map[string][]string{
 	// The daemon puts them together.
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
-		"internal/daemon/upgrade", "internal/darwinapi", "internal/frame", "internal/gateway", "internal/network", "internal/network/usernet",
+		"internal/darwinapi", "internal/frame", "internal/gateway", "internal/network", "internal/network/usernet",
 		"internal/network/vmnet", "internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health",
 		"internal/ops/metrics", "internal/peercred", "internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture",
 		"internal/perclient/dgram", "internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state",
 		"internal/status",
 	},
-	"internal/daemon/control":  {"internal/daemon/handover", "internal/peercred", "internal/status"},
-	"internal/daemon/handover": {},
+	"internal/daemon/control":  {"internal/peercred", "internal/status"},
+	"internal/daemon/handover": {"internal/hostfs", "internal/printable"},
 	"internal/daemon/inherit":  {"internal/darwinapi"},
 	"internal/daemon/lowfd":    {},
 	"internal/daemon/rundir":   {"internal/compat", "internal/daemon/handover"},
-	"internal/daemon/upgrade":  {"internal/daemon/handover", "internal/hostfs", "internal/printable"},
 	// Ops looks at a daemon from outside.
 	"internal/ops/codesign": {},
 	"internal/ops/doctor": {
@@ -113,7 +112,7 @@ var imports = map[string][]string{
 	// Commands.
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/compat/cmdline", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd",
-		"internal/daemon/upgrade", "internal/gateway", "internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet",
+		"internal/gateway", "internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet",
 		"internal/ops/install", "internal/ops/render", "internal/ops/selftest", "internal/ops/service", "internal/perclient/capture",
 		"internal/perclient/capture/read", "internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/printable",
 		"internal/status",
@@ -173,7 +172,7 @@ type use struct {
 var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat/cmdline", "internal/compat", "internal/compat/manual", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
-		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
+		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/perclient/passfd/client", "internal/gateway", "internal/network/usernet",
 		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},

@@ -28,18 +28,14 @@ type SavedPidfile struct {
 }
 
 // Save notes what the next image needs. The lock stays ours, and l as it is.
-func (l *SocketLock) Save(o *handover.Out) (SavedLock, error) {
-	s := SavedLock{Path: l.path}
-	var err error
-	if s.FD, err = o.Conn(l.f); err != nil {
-		return SavedLock{}, fmt.Errorf("hand over the lock of %s: %w", l.path, err)
-	}
+func (l *SocketLock) Save(o *handover.Out) SavedLock {
+	s := SavedLock{Path: l.path, FD: o.Conn(l.f)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mine != nil {
 		s.Dev, s.Ino, s.Bound = fileID(l.mine)
 	}
-	return s, nil
+	return s
 }
 
 // RestoreSocketLock takes the lock of path over. It is the same lock, so nobody else can have had it meanwhile.
@@ -64,16 +60,12 @@ func RestoreSocketLock(in *handover.In, s SavedLock, path string, log *slog.Logg
 }
 
 // Save notes what the next image needs. The pidfile stays ours, and p as it is.
-func (p *Pidfile) Save(o *handover.Out) (SavedPidfile, error) {
+func (p *Pidfile) Save(o *handover.Out) SavedPidfile {
 	s := SavedPidfile{Path: p.path, FD: -1, PID: p.pid}
-	if p.f == nil {
-		return s, nil
+	if p.f != nil {
+		s.FD = o.Conn(p.f)
 	}
-	var err error
-	if s.FD, err = o.Conn(p.f); err != nil {
-		return SavedPidfile{}, fmt.Errorf("hand over the pidfile %s: %w", p.path, err)
-	}
-	return s, nil
+	return s
 }
 
 // RestorePidfile takes the pidfile at path over, with its lock and its content.
