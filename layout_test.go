@@ -79,18 +79,16 @@ var imports = map[string][]string{
 	// The daemon puts them together.
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
-		"internal/daemon/upgrade", "internal/darwinapi", "internal/frame", "internal/gateway", "internal/network", "internal/network/usernet",
-		"internal/network/vmnet", "internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health",
-		"internal/ops/metrics", "internal/peercred", "internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture",
-		"internal/perclient/dgram", "internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state",
-		"internal/status",
+		"internal/darwinapi", "internal/frame", "internal/gateway", "internal/network", "internal/network/usernet", "internal/network/vmnet",
+		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health", "internal/ops/metrics",
+		"internal/peercred", "internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture", "internal/perclient/dgram",
+		"internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state", "internal/status",
 	},
-	"internal/daemon/control":  {"internal/daemon/handover", "internal/peercred", "internal/status"},
-	"internal/daemon/handover": {},
+	"internal/daemon/control":  {"internal/peercred", "internal/status"},
+	"internal/daemon/handover": {"internal/hostfs", "internal/printable"},
 	"internal/daemon/inherit":  {"internal/darwinapi", "internal/hostfs"},
 	"internal/daemon/lowfd":    {},
 	"internal/daemon/rundir":   {"internal/compat", "internal/daemon/handover", "internal/hostfs"},
-	"internal/daemon/upgrade":  {"internal/daemon/handover", "internal/hostfs", "internal/printable"},
 	// Ops looks at a daemon from outside.
 	"internal/ops/codesign": {},
 	"internal/ops/doctor": {
@@ -112,10 +110,10 @@ var imports = map[string][]string{
 	},
 	// Commands.
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/daemon/upgrade", "internal/gateway",
-		"internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/render", "internal/ops/selftest",
-		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/client", "internal/perclient/passfd/proto",
-		"internal/printable", "internal/status",
+		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway", "internal/network",
+		"internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/render", "internal/ops/selftest", "internal/ops/setup",
+		"internal/perclient/capture", "internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/printable",
+		"internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/daemon/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/client", "internal/perclient/passfd/proto"},
@@ -172,9 +170,9 @@ var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"cmd/socket_vmnet2", "cmd/vmnet-helper", "internal/compat", "internal/compat/manual"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/compat", "internal/daemon", "internal/daemon/handover",
-		"internal/daemon/inherit", "internal/daemon/rundir", "internal/daemon/upgrade", "internal/darwinapi", "internal/gateway",
-		"internal/hostfs", "internal/network/usernet", "internal/network/vmnet/ffi", "internal/ops/doctor", "internal/ops/setup",
-		"internal/peercred", "internal/perclient/dgram", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd",
+		"internal/daemon/inherit", "internal/daemon/rundir", "internal/darwinapi", "internal/gateway", "internal/hostfs",
+		"internal/network/usernet", "internal/network/vmnet/ffi", "internal/ops/doctor", "internal/ops/setup", "internal/peercred",
+		"internal/perclient/dgram", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd",
 		"internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/state", "test/lab/guest", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":            {"Apache-2.0", []string{"internal/gateway"}, []string{"internal/testing/fakeguest"}},

@@ -185,18 +185,15 @@ func newFakeDaemon(t *testing.T, handlers map[string]http.HandlerFunc) fakeDaemo
 
 // says answers 200 with v, or with a text as it is.
 func says(v any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if text, ok := v.(string); ok {
-			_, _ = w.Write([]byte(text))
-			return
-		}
-		control.WriteJSON(w, http.StatusOK, v)
+	if text, ok := v.(string); ok {
+		v = []byte(text)
 	}
+	return control.Handler(func(http.ResponseWriter, *http.Request) any { return v }).ServeHTTP
 }
 
 // refuses answers with an error.
 func refuses(code int, what, text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { control.WriteError(w, code, what, text) }
+	return says(&control.Error{Status: code, Code: what, Text: text})
 }
 
 func TestAskRefused(t *testing.T) {

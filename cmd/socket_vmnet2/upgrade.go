@@ -16,7 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -65,7 +65,7 @@ func upgradeAction(c *cli.Context, timeout time.Duration, env compat.IO) error {
 	if err != nil {
 		return fmt.Errorf("not upgraded: %w", err)
 	}
-	var r upgrade.Result
+	var r control.Upgraded
 	if err := json.Unmarshal(answer, &r); err != nil {
 		return fmt.Errorf("%s: the daemon answers something else: %w", nameOf(d), err)
 	}
@@ -76,7 +76,7 @@ func upgradeAction(c *cli.Context, timeout time.Duration, env compat.IO) error {
 }
 
 // upgradeReport tells a person what happened.
-func upgradeReport(r upgrade.Result) string {
+func upgradeReport(r control.Upgraded) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "upgraded from %s to %s (process %d): no frame for %s ms, ", r.From, r.To, r.PID, strconv.FormatFloat(r.Gap, 'f', -1, 64))
 	sum, kinds := 0, []string{}

@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 )
 
 // startOwn starts a daemon from a copy of the program, which a test may replace, and returns the path of that.
@@ -62,7 +62,7 @@ func replaceProgram(t *testing.T, path string) {
 }
 
 // upgrade runs the subcommand, again where the machine was too busy for the new program to answer in time.
-func (p *process) upgrade(t *testing.T) (r upgrade.Result, stderr string, err error) {
+func (p *process) upgrade(t *testing.T) (r control.Upgraded, stderr string, err error) {
 	t.Helper()
 	for range 5 {
 		if r, stderr, err = p.upgradeOnce(t); !strings.Contains(stderr, "did not answer within") {
@@ -72,7 +72,7 @@ func (p *process) upgrade(t *testing.T) (r upgrade.Result, stderr string, err er
 	return r, stderr, err
 }
 
-func (p *process) upgradeOnce(t *testing.T) (r upgrade.Result, stderr string, err error) {
+func (p *process) upgradeOnce(t *testing.T) (r control.Upgraded, stderr string, err error) {
 	t.Helper()
 	var out, said strings.Builder
 	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "upgrade", "--json", p.sock)

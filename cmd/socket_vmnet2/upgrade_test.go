@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,35 +19,37 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 )
 
-// fakeControl is a daemon's control socket beside the path that it returns.
-func fakeControl(t *testing.T, up func(ctx context.Context, c *control.Call)) string {
+// fakeControl is a daemon's control socket beside the path that it returns. Its answer to an upgrade is answer's.
+func fakeControl(t *testing.T, answer func(ctx context.Context) any) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	require.NoError(t, os.Mkdir(socket+".d", 0o700))
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket + ".d/control", Net: "unix"})
 	require.NoError(t, err)
-	s := control.New(control.Options{Listener: ln, Upgrade: up, Log: slog.New(slog.DiscardHandler)})
-	var wg sync.WaitGroup
-	wg.Go(func() { s.Run(t.Context()) })
-	t.Cleanup(func() {
-		s.Close(context.Background())
-		wg.Wait()
+	s := control.New(control.Options{
+		Sockets: []*net.UnixListener{ln}, Log: slog.New(slog.DiscardHandler),
+		Upgrade: func(ctx context.Context, c *net.UnixConn, _ bool) error {
+			control.Answer(c, answer(ctx))
+			return nil
+		},
 	})
+	s.Run(t.Context())
+	t.Cleanup(func() { s.Close(context.Background()) })
 	return socket
 }
 
 func TestUpgradeReport(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		result upgrade.Result
+		result control.Upgraded
 		want   string
 	}{
 		{
 			"clients",
-			upgrade.Result{
+			control.Upgraded{
 				From: "v1", To: "v2", PID: 4711, Gap: 45.7, Clients: map[string]int{"stream": 2, "dgram": 1, "adopt": 0},
 				Notes: []string{"connections to the outside ended: it had ended"},
 			},
@@ -56,24 +57,24 @@ func TestUpgradeReport(t *testing.T) {
 		},
 		{
 			"one client",
-			upgrade.Result{From: "v1", To: "v2", PID: 1, Gap: 100, Clients: map[string]int{"stream": 1}},
+			control.Upgraded{From: "v1", To: "v2", PID: 1, Gap: 100, Clients: map[string]int{"stream": 1}},
 			"upgraded from v1 to v2 (process 1): no frame for 100 ms, 1 client kept (stream: 1)\n",
 		},
 		{
 			"no clients",
-			upgrade.Result{From: "v1\x1b[2J", To: "v2"},
+			control.Upgraded{From: "v1\x1b[2J", To: "v2"},
 			"upgraded from v1?[2J to v2 (process 0): no frame for 0 ms, there were no clients\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			socket := fakeControl(t, func(_ context.Context, call *control.Call) { call.Answer(c.result) })
+			socket := fakeControl(t, func(context.Context) any { return c.result })
 			code, stdout, stderr := call("upgrade", socket)
 			assert.Zero(t, code, stderr)
 			assert.Equal(t, c.want, stdout)
 			assert.Empty(t, stderr)
 			code, stdout, _ = call("upgrade", "--json", socket+".d")
 			assert.Zero(t, code)
-			var got upgrade.Result
+			var got control.Upgraded
 			require.NoError(t, json.Unmarshal([]byte(stdout), &got))
 			assert.Equal(t, c.result.PID, got.PID)
 			assert.InDelta(t, c.result.Gap, got.Gap, 0)
@@ -84,16 +85,21 @@ func TestUpgradeReport(t *testing.T) {
 
 func TestUpgradeSaysWhyNot(t *testing.T) {
 	refuse := func(code, text string) string {
-		return fakeControl(t, func(_ context.Context, c *control.Call) { c.Refuse(http.StatusInternalServerError, code, text) })
+		return fakeControl(t, func(context.Context) any {
+			return &control.Error{Status: http.StatusInternalServerError, Code: code, Text: text}
+		})
 	}
-	silent := fakeControl(t, func(ctx context.Context, _ *control.Call) { <-ctx.Done() })
+	silent := fakeControl(t, func(ctx context.Context) any {
+		<-ctx.Done()
+		return nil
+	})
 	for _, c := range []struct {
 		name string
 		args []string
 		want []string
 	}{
-		{"refused", []string{refuse(string(upgrade.CodeCheck), "it\ncrashed\x1b")}, []string{"ERROR| not upgraded: ", "it", "crashed?\n"}},
-		{"something else", []string{refuse(string(upgrade.CodeFailed), "odd")}, []string{"not upgraded: ", ": odd\n"}},
+		{"refused", []string{refuse(string(handover.CodeCheck), "it\ncrashed\x1b")}, []string{"ERROR| not upgraded: ", "it", "crashed?\n"}},
+		{"something else", []string{refuse(string(handover.CodeFailed), "odd")}, []string{"not upgraded: ", ": odd\n"}},
 		{"no daemon", []string{"/nowhere/s"}, []string{"/nowhere/s: no daemon runs there: start one"}},
 		{"no answer in time", []string{"--timeout=50ms", silent}, []string{"no answer within 50ms: see the daemon's log"}},
 		{"long path", []string{"/" + strings.Repeat("x", 200)}, []string{"ERROR| "}},
@@ -109,7 +115,7 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 		})
 	}
 	t.Run("json", func(t *testing.T) {
-		code, stdout, _ := call("upgrade", "--json", refuse(string(upgrade.CodeSlow), "slow"))
+		code, stdout, _ := call("upgrade", "--json", refuse(string(handover.CodeSlow), "slow"))
 		assert.Equal(t, 1, code)
 		assert.JSONEq(t, `{"error":{"code":"check_timeout","text":"slow"}}`, stdout)
 	})
@@ -117,7 +123,7 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 
 // TestUpgradeCheck has the program itself tried, as a running daemon does it.
 func TestUpgradeCheck(t *testing.T) {
-	b, err := upgrade.Find(filepath.Join(binaries, "socket_vmnet2"))
+	b, err := handover.Find(filepath.Join(binaries, "socket_vmnet2"))
 	require.NoError(t, err)
 	good := append(backendArgs("/s"), "/s")
 	for _, c := range []struct {
@@ -140,8 +146,8 @@ func TestUpgradeCheck(t *testing.T) {
 		{"the old program does not know it", "socket_vmnet", []string{"--backend=usernet", "/s"}, "", "the daemon's command line: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := upgrade.CheckOptions{Argv: append([]string{c.argv0}, c.args...), State: []byte(c.state), Time: patience}
-			version, err := upgrade.Check(t.Context(), b, o)
+			q := handover.Question{Argv: append([]string{c.argv0}, c.args...), State: []byte(c.state)}
+			version, err := handover.Check(t.Context(), b, q, patience)
 			if c.want == "" {
 				require.NoError(t, err)
 				assert.Equal(t, compat.Version, version)
@@ -163,7 +169,7 @@ func TestUpgradeCheckAlone(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, filepath.Join(binaries, c.program), upgrade.CheckArgument)
+		cmd := exec.CommandContext(ctx, filepath.Join(binaries, c.program), handover.CheckArgument)
 		cmd.Stdin = strings.NewReader(c.stdin)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr

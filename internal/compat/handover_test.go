@@ -94,21 +94,9 @@ func handoverChild(args []string) int {
 		}
 	}
 	var o handover.Out
-	sl, err := l.Save(&o)
-	if err != nil {
-		return fail(err)
-	}
-	sp, err := p.Save(&o)
-	if err != nil {
-		return fail(err)
-	}
-	fd, err := o.Conn(ln) // while it is open, no other file has the socket's number
-	if err != nil {
-		return fail(err)
-	}
-	_ = o.Put("listener", fd)
-	_ = o.Put("lock", sl)
-	_ = o.Put("pidfile", sp)
+	o.Put("listener", o.Conn(ln)) // while it is open, no other file has the socket's number
+	o.Put("lock", l.Save(&o))
+	o.Put("pidfile", p.Save(&o))
 	self, err := os.Executable()
 	if err != nil {
 		return fail(err)
@@ -200,10 +188,7 @@ func TestSaveLeavesAll(t *testing.T) {
 	require.NoError(t, err)
 	defer ln.Close()
 	var o handover.Out
-	sl, err := l.Save(&o)
-	require.NoError(t, err)
-	sp, err := p.Save(&o)
-	require.NoError(t, err)
+	sl, sp := l.Save(&o), p.Save(&o)
 	require.Error(t, handover.Exec(&o, "/nowhere", []string{"x"}, nil))
 	owned(t, dir, os.Getpid(), true)
 	b, err := json.Marshal([]any{sl, sp})

@@ -157,15 +157,12 @@ type SavedPidfile struct {
 }
 
 // Save notes what the next image needs. The pidfile stays ours, and p as it is.
-func (p *Pidfile) Save(o *handover.Out) (s SavedPidfile, err error) {
-	s = SavedPidfile{Path: p.at.Name, FD: -1, PID: p.pid}
-	if p.f == nil {
-		return s, nil
+func (p *Pidfile) Save(o *handover.Out) SavedPidfile {
+	s := SavedPidfile{Path: p.at.Name, FD: -1, PID: p.pid}
+	if p.f != nil {
+		s.FD = o.Conn(p.f)
 	}
-	if s.FD, err = o.Conn(p.f); err != nil {
-		err = fmt.Errorf("hand over the pidfile %s: %w", p.at.Name, err)
-	}
-	return s, err
+	return s
 }
 
 // RestorePidfile takes a pidfile over, with its lock and its content.

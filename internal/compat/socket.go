@@ -271,17 +271,14 @@ type SavedLock struct {
 }
 
 // Save notes what the next image needs. The lock stays ours, and l as it is.
-func (l *SocketLock) Save(o *handover.Out) (s SavedLock, err error) {
-	s.Path = l.at.Name
-	if s.FD, err = o.Conn(l.f); err != nil {
-		return s, fmt.Errorf("hand over the lock of %s: %w", l.at.Name, err)
-	}
+func (l *SocketLock) Save(o *handover.Out) SavedLock {
+	s := SavedLock{Path: l.at.Name, FD: o.Conn(l.f)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mine != nil {
 		s.Bound, s.Dev, s.Ino = true, l.mine.Dev, l.mine.Ino
 	}
-	return s, nil
+	return s
 }
 
 // RestoreSocketLock takes a lock over. It is the same lock, which no other process can have had meanwhile.

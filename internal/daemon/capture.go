@@ -69,37 +69,35 @@ func describeClient(id uint64, i perclient.Info) capture.Description {
 	return t
 }
 
-// captureHandler answers POST /v1/capture.
-func (d *daemon) captureHandler(h *capture.Hub) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !control.Trusted(control.PeerOf(r)) {
-			control.WriteError(w, http.StatusForbidden, "forbidden", "only root and the daemon's user may see the frames of guests: use sudo")
-			return
+// capture is POST /v1/capture.
+func (d *daemon) capture(w http.ResponseWriter, r *http.Request) any {
+	if !control.Trusted(control.PeerOf(r)) {
+		return &control.Error{
+			Status: http.StatusForbidden, Code: "forbidden", Text: "only root and the daemon's user may see the frames of guests: use sudo",
 		}
-		q, err := capture.DecodeRequest(r.Body)
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-			control.WriteError(w, http.StatusRequestEntityTooLarge, "too_large",
-				fmt.Sprintf("the body is larger than %d bytes: a simpler filter, or fewer clients", large.Limit))
-			return
-		} else if err != nil {
-			control.WriteError(w, http.StatusBadRequest, "bad_request", err.Error())
-			return
+	}
+	q, err := capture.DecodeRequest(r.Body)
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &control.Error{
+			Status: http.StatusRequestEntityTooLarge, Code: "too_large",
+			Text: fmt.Sprintf("the body is larger than %d bytes: a simpler filter, or fewer clients", large.Limit),
 		}
-		s, err := h.Start(q)
-		if err != nil {
-			control.WriteError(w, http.StatusServiceUnavailable, "busy", err.Error())
-			return
-		}
-		d.runCapture(w, r, s)
-	})
+	} else if err != nil {
+		return &control.Error{Status: http.StatusBadRequest, Code: "bad_request", Text: err.Error()}
+	}
+	s, err := d.captures.Start(q)
+	if err != nil {
+		return &control.Error{Status: http.StatusServiceUnavailable, Code: "busy", Text: err.Error()}
+	}
+	return d.runCapture(w, r, s)
 }
 
 // runCapture streams s until it ends.
-func (d *daemon) runCapture(w http.ResponseWriter, r *http.Request, s *capture.Session) {
-	out := d.control.server.OpenStream(w, r, "application/x-pcapng")
-	if out == nil {
+func (d *daemon) runCapture(w http.ResponseWriter, r *http.Request, s *capture.Session) any {
+	out, err := control.OpenStream(w, r, "application/x-pcapng")
+	if err != nil {
 		s.Discard()
-		return
+		return err
 	}
 	defer out.Close()
 	began := time.Now()
@@ -115,4 +113,5 @@ func (d *daemon) runCapture(w http.ResponseWriter, r *http.Request, s *capture.S
 	w.Header().Set(http.TrailerPrefix+capture.TrailerFrames, fmt.Sprint(res.Frames))
 	w.Header().Set(http.TrailerPrefix+capture.TrailerDropped, fmt.Sprint(res.Dropped))
 	w.Header().Set(http.TrailerPrefix+capture.TrailerReason, res.Reason.Error())
+	return nil
 }

@@ -20,44 +20,31 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// controller is the control socket. The daemon does its work without it.
-type controller struct {
-	server *control.Server
-	ln     *net.UnixListener
-	root   *net.UnixListener // for root and the daemon's user; nil when it is not to be had
-}
-
-// openControl makes the socket in the runtime directory; nil when there is none, which the log tells.
-func (d *daemon) openControl() *controller {
+// openControl makes the control sockets in the runtime directory. The daemon does its work without them, and the log tells that.
+func (d *daemon) openControl() {
 	if d.extras == nil {
-		return nil
+		return
 	}
-	ln, err := d.extras.listen(inherit.Control)
-	if err != nil {
+	dir := d.extras.dir
+	if err := d.listen(inherit.Control, func() (*net.UnixListener, error) { return dir.Listen(inherit.Control) }); err != nil {
 		d.log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
-		return nil
+		return
 	}
-	return d.newController(ln, d.extras.listenRoot())
-}
-
-// newController serves on ln and root, which another image may have made.
-func (d *daemon) newController(ln, root *net.UnixListener) *controller {
+	sockets := []*net.UnixListener{d.unix(inherit.Control)}
+	if err := d.listen(controlRoot, func() (*net.UnixListener, error) { return dir.ListenPrivate(controlRoot) }); err != nil {
+		d.log.Warn("root and the daemon's user share the control socket with its group", "error", err)
+	} else {
+		sockets = append(sockets, d.unix(controlRoot))
+	}
 	d.captures = d.newCaptures()
-	return &controller{ln: ln, root: root, server: control.New(control.Options{
-		Version: compat.Version, Socket: absolute(d.cfg.SocketPath), Began: d.began, Log: d.log, Upgrade: d.upgrade, Source: source{d},
-		Listener: ln, Root: root,
+	d.control = control.New(control.Options{
+		Sockets: sockets, Version: compat.Version, Socket: absolute(d.cfg.SocketPath), Began: d.began, Log: d.log,
+		Upgrade: d.upgrade, Source: source{d},
 		Handle: map[string]http.Handler{ // beyond what every daemon answers
 			"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
-			"POST /v1/capture":    d.captureHandler(d.captures),
+			"POST /v1/capture":    control.Handler(d.capture),
 		},
-	})}
-}
-
-// do calls f with the server, if there is one.
-func (c *controller) do(f func(*control.Server)) {
-	if c != nil {
-		f(c.server)
-	}
+	})
 }
 
 // source is the daemon as its control socket knows it.

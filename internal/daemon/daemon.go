@@ -9,17 +9,14 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
@@ -29,9 +26,6 @@ import (
 
 // stopLimit is how long a stop may take. Clients have 1.8 s of it; whatever hangs beyond is left to the end of the process.
 const stopLimit = 1900 * time.Millisecond
-
-// stopSignals end the daemon in order, with exit code 0, as they end socket_vmnet.
-var stopSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
 
 // errSignal is the cause of a context that a signal ended.
 type errSignal struct{ os.Signal }
@@ -48,27 +42,28 @@ type daemon struct {
 	began time.Time // of the daemon; an upgrade does not change it
 	path  string    // of the program, as it was started
 
-	guards    *guards           // nil without --anti-spoof
-	given     *inherit.Sockets  // by the service manager
-	manager   *inherit.Notifier // nil without one
-	pidfile   *compat.Pidfile   // nil without --pidfile
-	lock      *compat.SocketLock
-	ln        *net.UnixListener
-	server    *perclient.Server
-	health    *health.Monitor  // as server
-	extras    *extras          // nil when they are not to be had
-	control   *controller      // nil when it is not to be had, as captures
-	metrics   *control.HTTP    // without a socket if there is no --metrics-listen
-	metricsLn *net.TCPListener // its socket; nil without
-	captures  *capture.Hub
-	failed    chan error // why the daemon cannot go on; of one
+	guards    *guards             // nil without --anti-spoof
+	given     *inherit.Sockets    // by the service manager
+	manager   *inherit.Notifier   // nil without one
+	pidfile   *compat.Pidfile     // nil without --pidfile
+	lock      *compat.SocketLock  // of SOCKET
+	listeners map[string]listener // by the names of package inherit, and ours
+	server    *perclient.Server   // of all clients
+	health    *health.Monitor     // as server
+	extras    *extras             // nil when there are none
+	control   *control.Server     // without a socket when there is none
+	captures  *capture.Hub        // as control; nil then
+	metrics   *control.HTTP       // without a socket if there is no --metrics-listen
+	failed    chan error          // why the daemon cannot go on; of one
+	call      *net.UnixConn       // of the program that asked the image before for the upgrade
+	upgrading sync.Mutex          // held while an upgrade is not answered
 
 	// changing is held while an upgrade or the stop changes what follows.
-	changing sync.Mutex
-	kept     *state.File                 // of the network, over restarts
-	network  atomic.Pointer[lazyNetwork] // it may start while clients are served already
-	accept   accepting
-	then     func(context.Context) // what run does once the network has started
+	changing   sync.Mutex
+	kept       *state.File                 // of the network, over restarts
+	network    atomic.Pointer[lazyNetwork] // it may start while clients are served already
+	stopAccept context.CancelCauseFunc     // ends accepting, with errHandover if the connections that wait are for the next ones
+	accepting  sync.WaitGroup              // the goroutines of serve
 
 	// What describe needs besides.
 	upgrades  int                    // in place, since the start; set before clients are served
@@ -86,14 +81,16 @@ func Serve(cfg *compat.Config, log *compat.Log) error {
 		return err
 	}
 	d := newDaemon(cfg, log)
-	if d.path, err = upgrade.StartPath(os.Args[0]); err != nil {
+	if d.path, err = handover.StartPath(os.Args[0]); err != nil {
 		log.Debug("the daemon cannot be upgraded in place", "error", err)
 	}
-	return d.serve(ctx, func() error {
-		if in != nil {
-			return d.takeOver(ctx, in)
-		}
-		return d.start(ctx)
+	if in == nil {
+		return d.run(ctx, d.start(ctx), &detached{}, d.ready)
+	}
+	m := &manifest{}
+	return d.run(ctx, d.takeOver(ctx, in, m), &m.detached, func(ctx context.Context, sessions []*perclient.Session) error {
+		d.answer(ctx, in.From(), &m.detached, sessions)
+		return nil
 	})
 }
 
@@ -101,37 +98,24 @@ func Serve(cfg *compat.Config, log *compat.Log) error {
 // there are datagram clients' sockets; its error ends the daemon.
 func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n network.Info, datagrams bool) error) error {
 	d := newDaemon(cfg, log)
-	return d.serve(ctx, func() error {
-		if err := d.start(ctx); err != nil {
-			return err
-		}
-		return ready(d.networkInfo(), d.extras != nil)
-	})
+	err := d.start(ctx)
+	if err == nil {
+		err = ready(d.networkInfo(), d.extras != nil)
+	}
+	return d.run(ctx, err, &detached{}, d.ready)
 }
 
 func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
-	none := control.NewHTTP(nil, 0, log.Logger)
-	return &daemon{cfg: cfg, log: log.Logger, logs: log, began: time.Now(), metrics: none, failed: make(chan error, 1)}
+	return &daemon{
+		cfg: cfg, log: log.Logger, logs: log, began: time.Now(), failed: make(chan error, 1), listeners: map[string]listener{},
+		control: control.New(control.Options{}), metrics: control.NewHTTP(nil, 0, nil), stopAccept: func(error) {},
+	}
 }
 
-// serve begins, and runs until ctx is done. A signal in the middle of the start is no error.
-func (d *daemon) serve(ctx context.Context, begin func() error) error {
-	err := begin()
-	if err == nil {
-		err = d.run(ctx)
-	}
-	d.stop()
-	if errors.As(context.Cause(ctx), new(errSignal)) {
-		return nil
-	}
-	return err
-}
-
-// UntilSignal returns a context that the first stop signal ends. Further ones change nothing.
+// UntilSignal returns a context that the first stop signal ends, with exit code 0, as it ends socket_vmnet. Further ones change nothing.
 func UntilSignal(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, stopSignals...)
+	signals := handover.Signals()
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -149,30 +133,30 @@ func UntilSignal(log *slog.Logger) (context.Context, func()) {
 	}
 }
 
-// run serves clients until ctx is done, and then those that are still waiting to be accepted. An error means that the start,
-// which was not over, has failed, or that the network did not start again.
-func (d *daemon) run(ctx context.Context) error {
-	context.AfterFunc(ctx, func() {
-		d.lock.RemoveIfOurs()
-		d.extras.hide()
-		d.server.Stop()
-		d.manager.Stopping()
-	})
-	d.extras.run(d.server.Held())
-	d.changing.Lock() // an upgrade may be asked for from here on
-	d.control.do(func(s *control.Server) { s.Run(ctx) })
-	d.metrics.Run(ctx)
-	if d.given.Has(inherit.Stream) && d.then == nil {
-		d.then = func(context.Context) { d.fail(d.ready()) }
+// run serves, as serve does, until ctx is done, and then the clients that are still waiting to be accepted. err is why the start has
+// failed, nil if it has not. The error that it returns is that, or why the network did not start or did not start again; a signal in the
+// middle of the start is none.
+func (d *daemon) run(ctx context.Context, err error, v *detached, then func(context.Context, []*perclient.Session) error) error {
+	if err == nil {
+		context.AfterFunc(ctx, func() {
+			d.lock.RemoveIfOurs()
+			d.extras.hide()
+			d.server.Stop()
+			d.manager.Stopping()
+		})
+		d.changing.Lock() // an upgrade may be asked for from here on
+		d.serve(ctx, v, then)
+		d.changing.Unlock()
+		select {
+		case <-ctx.Done():
+		case err = <-d.failed:
+		}
 	}
-	d.acceptAll(ctx, d.then)
-	d.changing.Unlock()
-	select {
-	case <-ctx.Done():
+	d.stop()
+	if errors.As(context.Cause(ctx), new(errSignal)) {
 		return nil
-	case err := <-d.failed:
-		return err
 	}
+	return err
 }
 
 // fail ends the daemon if err is one. Only the first counts.
@@ -186,7 +170,7 @@ func (d *daemon) fail(err error) {
 	}
 }
 
-// stop undoes start, however far it came, in order: nobody new, clients, network, pidfile, lock.
+// stop undoes the start, however far it came, in order: no new client, clients, network, pidfile, lock.
 func (d *daemon) stop() {
 	limit, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
@@ -197,9 +181,9 @@ func (d *daemon) stop() {
 	}
 	d.extras.hide()
 	d.health.Close()
-	d.accept.stop(nil)
-	if d.ln != nil {
-		_ = d.ln.Close()
+	d.stopAccepting(nil)
+	for _, ln := range d.listeners {
+		_ = ln.Close()
 	}
 	// The clients are only drained now, so the network may end beside them.
 	closed := make(chan struct{})
@@ -212,7 +196,7 @@ func (d *daemon) stop() {
 		d.server.Wait(limit)
 	}
 	d.extras.close(limit)
-	d.control.do(func(s *control.Server) { s.Close(limit) })
+	d.control.Close(limit)
 	d.metrics.Close()
 	d.given.Close()
 	select {
@@ -226,6 +210,12 @@ func (d *daemon) stop() {
 	if d.lock != nil {
 		d.lock.Unlock()
 	}
+}
+
+// stopAccepting ends the goroutines of serve.
+func (d *daemon) stopAccepting(cause error) {
+	d.stopAccept(cause)
+	d.accepting.Wait()
 }
 
 // closeNetwork closes the network and writes what it keeps.

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
@@ -83,11 +85,8 @@ func early(ctx context.Context, t *testing.T, open func() (network.Network, erro
 			return nil, ctx.Err()
 		}
 	}
-	d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log)
-	require.NoError(t, err)
-	require.NoError(t, d.startNetwork(ctx))
-	d.ln, d.server = ln, d.newServer()
-	go func() { ended <- d.run(ctx) }()
+	require.NoError(t, d.bringUp(ctx, nil, &manifest{}))
+	go func() { ended <- d.run(ctx, nil, &detached{}, d.ready) }()
 	return d, gate, ended
 }
 
@@ -128,7 +127,6 @@ func TestClientsBeforeTheNetwork(t *testing.T) {
 	require.NoError(t, err, "served")
 	cancel()
 	require.NoError(t, <-ended)
-	d.stop()
 	assert.NoFileExists(t, d.cfg.Pidfile)
 	assert.Positive(t, d.describe().Totals.ToNet.Drops["drop_starting"], "what is held is bounded")
 }
@@ -152,7 +150,6 @@ func TestStartThatEnds(t *testing.T) {
 				cancel()
 			}
 			require.ErrorIs(t, <-ended, want)
-			d.stop()
 			_, err = io.Copy(io.Discard, a)
 			assert.NoError(t, err)
 			assert.NoFileExists(t, d.cfg.Pidfile)
@@ -197,7 +194,7 @@ func describeAtAnyTime(t *testing.T, d *daemon) {
 	defer cancel()
 	require.NoError(t, d.start(ctx))
 	var asking, coming, running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, d.run(ctx)) })
+	running.Go(func() { assert.NoError(t, d.run(ctx, nil, &detached{}, d.ready)) })
 	stop := make(chan struct{})
 	for range 2 {
 		asking.Go(func() {
@@ -233,7 +230,7 @@ func describeAtAnyTime(t *testing.T, d *daemon) {
 	}
 	for range 3 {
 		d.changing.Lock()
-		v, err := d.detach(ctx, nil)
+		v, err := d.detach(ctx, false)
 		assert.NoError(t, err)
 		d.attachAgain(ctx, v)
 		d.changing.Unlock()
@@ -244,9 +241,40 @@ func describeAtAnyTime(t *testing.T, d *daemon) {
 	require.Eventually(t, func() bool { return d.describe().Totals.Connects == all }, patience, time.Millisecond)
 	cancel()
 	running.Wait()
-	d.stop()
 	close(stop)
 	asking.Wait()
 	assert.Empty(t, d.describe().Clients)
 	assert.Equal(t, uint64(all), d.describe().Totals.Connects)
+}
+
+// TestRefusal is what an upgrade that did not come about is answered with.
+func TestRefusal(t *testing.T) {
+	_, absent := handover.Find("/nowhere")
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	broken := errors.New("it is broken")
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want control.Error
+	}{
+		{"the program", t.Context(), absent, control.Error{Status: 422, Code: "unusable", Text: absent.Error()}},
+		{"a step", t.Context(), broken, control.Error{Status: 500, Code: "failed", Text: "the upgrade failed, and the daemon goes on as it was: it is broken"}},
+		{"a signal at the exec", t.Context(), handover.ErrStopping, control.Error{Status: 503, Code: "stopping", Text: "the daemon is being stopped"}},
+		{"stopped before", stopped, broken, control.Error{Status: 503, Code: "stopping", Text: "the daemon is being stopped"}},
+		{"the program, of a daemon that stops", stopped, absent, control.Error{Status: 422, Code: "unusable", Text: absent.Error()}},
+	} {
+		assert.Equal(t, &c.want, refusal(c.ctx, c.err), c.name)
+	}
+}
+
+// TestOneUpgrade: another one is refused until the one that is under way is answered, by the image after, too.
+func TestOneUpgrade(t *testing.T) {
+	d := ownDaemon(t, backends["usernet"], "--runtime-dir=none")
+	d.path = "/nowhere"
+	d.upgrading.Lock()
+	require.EqualError(t, d.upgrade(t.Context(), nil, false), "an upgrade is under way: wait for its end")
+	d.upgrading.Unlock()
+	require.ErrorContains(t, d.upgrade(t.Context(), nil, false), "the new program /nowhere is not run")
 }

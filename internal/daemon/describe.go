@@ -57,8 +57,8 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 		c := d.captures.Stats()
 		s.Captures = status.Captures{Running: c.Running, Started: c.Started, Stalled: c.Stalled}
 	}
-	if d.metricsLn != nil {
-		s.Metrics = d.metricsLn.Addr().String()
+	if ln := d.listeners[metricsSocket]; ln != nil {
+		s.Metrics = ln.Addr().String()
 	}
 	if d.cfg.PidfileSet {
 		s.Pidfile = absolute(d.cfg.Pidfile)

@@ -16,7 +16,6 @@ import (
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
@@ -31,88 +30,80 @@ import (
 // extras are the sockets beside SOCKET: for datagram clients, and to pass descriptors in either direction. The daemon does
 // its work without them.
 type extras struct {
-	d        *daemon
-	dir      *rundir.Dir
-	attachLn *net.UnixListener
-	adoptLn  *net.UnixListener
-	passing  *passfd.Server
-	shared   *dgram.Server
-	recall   bool // datagram clients of the last process may be there
-	running  sync.WaitGroup
+	d       *daemon
+	dir     *rundir.Dir
+	passing *passfd.Server
+	shared  *dgram.Server
+	recall  bool // datagram clients of the last process may be there
+	running sync.WaitGroup
 }
 
-// openExtras makes those that were not given; nil when they are not to be had, which the log tells. That is an error only if one
-// of them was given.
-func (d *daemon) openExtras() (*extras, error) {
-	dir, err := rundir.Open(rundir.Options{
-		Socket: absolute(d.cfg.SocketPath), Dir: d.cfg.RuntimeDir, Owner: d.owner, Log: d.log,
-	})
-	needed := d.given.Any(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control)
+// openExtras opens them, with those that were given and what the image before hands over, v, which is nil if there is none of it. That
+// they cannot be served, which the log tells, is an error only at a start that was given one of them.
+func (d *daemon) openExtras(in *handover.In, v *savedExtras) error {
+	e := &extras{d: d, recall: in == nil}
+	err := e.open(in, v)
+	if err == nil {
+		d.extras = e
+		return nil
+	}
+	e.close(context.Background())
 	switch {
-	case err != nil && needed:
-		return nil, fmt.Errorf("sockets beside the socket were given and cannot be served: %w", err)
+	case in == nil && d.given.Any(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control):
+		return fmt.Errorf("sockets beside the socket were given and cannot be served: %w", err)
 	case errors.Is(err, rundir.ErrNone):
 		level := slog.LevelInfo
 		if d.cfg.RuntimeDir == compat.RuntimeDirNone { // that is what was asked for
 			level = slog.LevelDebug
 		}
 		d.log.Log(context.Background(), level, "no sockets for datagram clients and passed descriptors", "reason", err)
-		return nil, nil
-	case err != nil:
+	default:
 		d.log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
-		return nil, nil
 	}
-	e := &extras{d: d, dir: dir, recall: true}
-	if err := e.open(); err != nil {
-		e.close(context.Background())
-		if needed {
-			return nil, err
-		}
-		d.log.Warn("datagram clients and passed descriptors are not served, stream clients are", "error", err)
-		return nil, nil
-	}
-	return e, nil
-}
-
-// listen is the listener of this name, which was given or is made.
-func (e *extras) listen(name string) (*net.UnixListener, error) {
-	if ln := e.d.given.Listener(name); ln != nil {
-		return ln, nil
-	}
-	return e.dir.Listen(name)
-}
-
-// listenRoot makes the control socket that only root and the daemon's user can connect to; nil when it is not to be had, which the
-// log tells.
-func (e *extras) listenRoot() *net.UnixListener {
-	ln, err := e.dir.ListenPrivate(inherit.Control + control.RootSuffix)
-	if err != nil {
-		e.d.log.Warn("root and the daemon's user share the control socket with its group", "error", err)
-		return nil
-	}
-	return ln
+	return nil
 }
 
 // open binds the sockets. What it has opened is closed by close, also after an error.
-func (e *extras) open() (err error) {
-	if e.attachLn, err = e.listen(inherit.Attach); err != nil {
+func (e *extras) open(in *handover.In, v *savedExtras) (err error) {
+	d := e.d
+	if v != nil {
+		e.dir, err = rundir.Restore(in, v.Dir, d.log)
+	} else {
+		e.dir, err = rundir.Open(rundir.Options{Socket: absolute(d.cfg.SocketPath), Dir: d.cfg.RuntimeDir, Owner: d.owner, Log: d.log})
+	}
+	if err != nil {
 		return err
 	}
-	if e.adoptLn, err = e.listen(inherit.Adopt); err != nil {
-		return err
-	}
-	o := e.sharedOptions()
-	if o.Conn = e.d.given.Datagram(); o.Conn == nil {
-		if o.Conn, err = e.dir.ListenDatagram(); err != nil {
+	for _, name := range []string{inherit.Attach, inherit.Adopt} {
+		if err := d.listen(name, func() (*net.UnixListener, error) { return e.dir.Listen(name) }); err != nil {
 			return err
 		}
 	}
-	if e.shared, err = dgram.New(o); err != nil {
-		_ = o.Conn.Close()
+	if e.shared, err = e.openShared(v); err != nil {
 		return err
 	}
-	e.passing = passfd.NewServer(e.passingOptions())
+	e.passing = passfd.NewServer(passfd.Options{
+		Network: d.networkInfo, Clients: d.server, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Log: d.log,
+	})
 	return nil
+}
+
+// openShared makes the server of the shared datagram socket.
+func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
+	o := e.sharedOptions()
+	if v != nil {
+		return dgram.Attach(o, v.Dgram)
+	}
+	if o.Conn = e.d.given.Datagram(); o.Conn == nil {
+		if o.Conn, err = e.dir.ListenDatagram(); err != nil {
+			return nil, err
+		}
+	}
+	s, err := dgram.New(o)
+	if err != nil {
+		_ = o.Conn.Close()
+	}
+	return s, err
 }
 
 // trust is whose sockets are served.
@@ -141,12 +132,6 @@ func (e *extras) sharedOptions() dgram.Options {
 	}
 }
 
-func (e *extras) passingOptions() passfd.Options {
-	return passfd.Options{
-		Network: e.d.networkInfo, Clients: e.d.server, Trust: e.trust(), QueueSize: e.d.cfg.QueueSize, Log: e.d.log,
-	}
-}
-
 // run serves until detach or close, datagrams from when held is closed, and returns at once. It may be called on nil.
 func (e *extras) run(held <-chan struct{}) {
 	if e == nil {
@@ -162,8 +147,8 @@ func (e *extras) run(held <-chan struct{}) {
 	}
 }
 
-// detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil, like attach
-// and save.
+// detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil, like
+// attach.
 func (e *extras) detach() []passfd.Unread {
 	if e == nil {
 		return nil
@@ -178,44 +163,6 @@ func (e *extras) detach() []passfd.Unread {
 func (e *extras) attach(unread []passfd.Unread) {
 	if e != nil {
 		e.passing.Attach(unread)
-	}
-}
-
-// save notes what the new program needs of the extras and of c, whose socket is in their directory. It comes after detach.
-func (e *extras) save(o *handover.Out, c *controller) (_ *savedExtras, err error) {
-	if e == nil {
-		return nil, nil
-	}
-	v := &savedExtras{Dgram: e.shared.State()}
-	list(o, v.Dgram.Descriptors())
-	if v.Dir, err = e.dir.Save(o); err != nil {
-		return nil, err
-	}
-	type listener struct {
-		ln *net.UnixListener
-		to *int
-	}
-	listeners := []listener{{e.attachLn, &v.Attach}, {e.adoptLn, &v.Adopt}}
-	if c != nil {
-		listeners = append(listeners, listener{c.ln, &v.Control})
-		if c.root != nil {
-			listeners = append(listeners, listener{c.root, &v.Root})
-		}
-	}
-	for _, l := range listeners {
-		if *l.to, err = o.Conn(l.ln); err != nil {
-			return nil, err
-		}
-	}
-	return v, nil
-}
-
-// accept has loop accept at the listeners. It may be called on nil.
-func (e *extras) accept(loop func(name string, ln *net.UnixListener, handle func(*net.UnixConn))) {
-	if e != nil {
-		for name, ln := range map[string]*net.UnixListener{inherit.Attach: e.attachLn, inherit.Adopt: e.adoptLn} {
-			loop(name, ln, func(c *net.UnixConn) { e.passing.Connected(name, c) })
-		}
 	}
 }
 
@@ -244,7 +191,9 @@ func (e *extras) hide() {
 	if e == nil {
 		return
 	}
-	e.dir.Remove()
+	if e.dir != nil {
+		e.dir.Remove()
+	}
 	if e.passing != nil {
 		e.passing.Stop()
 	}
@@ -260,11 +209,6 @@ func (e *extras) close(ctx context.Context) {
 		_ = e.shared.Close()
 	}
 	e.running.Wait()
-	for _, ln := range []*net.UnixListener{e.attachLn, e.adoptLn} {
-		if ln != nil {
-			_ = ln.Close()
-		}
-	}
 	if e.passing != nil {
 		e.passing.Wait(ctx)
 	}

@@ -3,9 +3,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"net"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -13,7 +16,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/antispoof"
@@ -23,18 +25,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-const (
-	// detachTime is how long it may take until no client is read any more and all ports are closed. On vmnet that is the time
-	// of stopping an interface.
-	detachTime = 5 * time.Second
-
-	// reopenTime is how long a network that clients wait for is tried to be started, and reopenPause the time between two
-	// attempts: the system may need a while to let go of the former one.
-	reopenTime  = 30 * time.Second
-	reopenPause = 250 * time.Millisecond
-)
-
-// A detached daemon has everything and serves nobody. attach makes it serve again, from the same values in this image as in the next.
+// A detached daemon has everything and serves no client. serve makes it serve again, from the same values in this image as in the next.
 type detached struct {
 	Stopped time.Time            `json:"stopped"` // when the last frame was carried
 	Clients []perclient.Detached `json:"clients"`
@@ -45,37 +36,32 @@ type detached struct {
 	networkClosed bool
 }
 
-// A manifest is what the daemon hands to the program that takes its place.
+// A manifest is what the daemon hands to the program that takes its place. Sockets are descriptors.
 type manifest struct {
 	detached
-	Began   time.Time            `json:"began"` // of the daemon
-	Lock    compat.SavedLock     `json:"lock"`
-	Pidfile *compat.SavedPidfile `json:"pidfile,omitempty"`
-	Socket  int                  `json:"socket"` // the listener
-	Call    control.SavedCall    `json:"call"`
-	Given   inherit.Saved        `json:"given"`
-	Manager string               `json:"manager"` // address of the service manager
-	Guards  *antispoof.Saved     `json:"guards,omitempty"`
-	Level   string               `json:"log_level,omitempty"`
-	Metrics int                  `json:"metrics,omitempty"` // the listener for Prometheus; 0: there is none
-	Extras  *savedExtras         `json:"extras,omitempty"`
-	Gateway *savedGateway        `json:"gateway,omitempty"`
+	Began     time.Time            `json:"began"` // of the daemon
+	Lock      compat.SavedLock     `json:"lock"`
+	Pidfile   *compat.SavedPidfile `json:"pidfile,omitempty"`
+	Listeners map[string]int       `json:"listeners"`
+	Call      int                  `json:"call"` // of the program that asked for the upgrade
+	Given     inherit.Saved        `json:"given"`
+	Manager   string               `json:"manager"` // address of the service manager
+	Guards    *antispoof.Saved     `json:"guards,omitempty"`
+	Level     string               `json:"log_level"`
+	Extras    *savedExtras         `json:"extras,omitempty"`
+	Gateway   *savedGateway        `json:"gateway,omitempty"`
 
 	Upgrades int              `json:"upgrades,omitempty"` // before this one
 	Server   perclient.Totals `json:"server,omitzero"`
 }
 
-// savedExtras are the extras for the program that takes the daemon's place. Listeners are descriptors.
+// savedExtras are the extras for the program that takes the daemon's place, but for their listeners.
 type savedExtras struct {
-	Dir     rundir.Saved `json:"dir"`
-	Attach  int          `json:"attach"`
-	Adopt   int          `json:"adopt"`
-	Control int          `json:"control,omitempty"`      // 0: there is none
-	Root    int          `json:"control_root,omitempty"` // 0: there is none
-	Dgram   dgram.State  `json:"dgram"`
+	Dir   rundir.Saved `json:"dir"`
+	Dgram dgram.State  `json:"dgram"`
 }
 
-// A savedGateway is the gateway's process, for the program that takes the daemon's place. Sockets are descriptors.
+// A savedGateway is the gateway's process, for the program that takes the daemon's place.
 type savedGateway struct {
 	State    usernet.GatewayState `json:"state"`
 	Pair     int                  `json:"pair"`
@@ -85,193 +71,182 @@ type savedGateway struct {
 // section is where the manifest is among what is handed over.
 const section = "daemon"
 
-// detach ends all that serves: nobody is accepted, no frame is read, and the network ends, with what it keeps written. An error says
-// that not all clients have come to rest; those are attached again when they have. The result is nil if nothing has changed.
-func (d *daemon) detach(ctx context.Context, call *control.Call) (*detached, error) {
-	if d.network.Load().opened() == nil {
-		return nil, errors.New("the daemon is still starting")
-	}
-	v := &detached{}
-	d.manager.Reloading()
-	d.accept.stop(errHandover)
-	d.control.do((*control.Server).Detach)
-	d.metrics.Detach()
-	v.Unread = d.extras.detach()
-	ctx, cancel := context.WithTimeoutCause(ctx, detachTime, fmt.Errorf("it took longer than %v", detachTime))
-	defer cancel()
-	v.Stopped = time.Now()
-	var err error
-	v.Clients, err = d.server.Detach(ctx, func() { d.detachGateway(v, call) }, func() {
-		d.closeNetwork()
-		v.networkClosed = true
-	}, d.attachLate)
-	return v, err
-}
-
-// detachGateway keeps the gateway's process, with its connections, for the next network, unless call says otherwise.
-func (d *daemon) detachGateway(v *detached, call *control.Call) {
-	u, ok := d.network.Load().opened().(*usernet.Network)
-	switch {
-	case !ok:
-		return
-	case call != nil && call.Gateway:
-		v.Notes = append(v.Notes, "connections to the outside ended: the gateway was started anew")
-		return
-	}
-	var err error
-	if v.gateway, err = u.Detach(); err != nil {
-		v.Notes = append(v.Notes, fmt.Sprintf("connections to the outside ended: %v", err))
-	}
-}
+// portTime is how long the answer to an upgrade waits for the clients' ports.
+const portTime = 10 * time.Second
 
 // save notes what the new program needs.
-func (d *daemon) save(o *handover.Out, v *detached, call *control.Call) (err error) {
-	m := manifest{detached: *v, Began: d.began, Given: d.given.Save(), Manager: d.manager.Addr(), Level: d.logs.Level()}
+func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (err error) {
 	d.logs.Flush() // nothing that was held back is lost with this image
-	m.Upgrades, m.Server = d.upgrades, d.server.Gone()
+	m := manifest{
+		detached: *v, Began: d.began, Lock: d.lock.Save(o), Listeners: map[string]int{}, Call: o.Conn(call), Given: d.given.Save(),
+		Manager: d.manager.Addr(), Level: d.logs.Level(), Upgrades: d.upgrades, Server: d.server.Gone(),
+	}
+	if d.pidfile != nil {
+		p := d.pidfile.Save(o)
+		m.Pidfile = &p
+	}
+	for name, ln := range d.listeners {
+		m.Listeners[name] = o.Conn(ln)
+	}
 	if d.guards != nil {
 		g := d.guards.Save()
 		m.Guards = &g
 	}
-	if m.Lock, err = d.lock.Save(o); err != nil {
-		return err
-	}
-	if d.pidfile != nil {
-		p, err := d.pidfile.Save(o)
-		if err != nil {
-			return err
-		}
-		m.Pidfile = &p
-	}
-	if m.Socket, err = o.Conn(d.ln); err != nil {
-		return err
-	}
-	if m.Call, err = call.Save(o); err != nil {
-		return err
-	}
-	for i := range m.Clients {
-		list(o, m.Clients[i].Descriptors())
-	}
-	for _, u := range m.Unread {
-		o.FD(u.Socket.FD)
-	}
-	if m.Extras, err = d.extras.save(o, d.control); err != nil {
-		return err
-	}
-	if m.Gateway, err = saveGateway(o, v.gateway); err != nil {
-		return err
-	}
-	if d.metricsLn != nil {
-		if m.Metrics, err = o.Conn(d.metricsLn); err != nil {
-			return err
-		}
-	}
-	return o.Put(section, m)
-}
-
-func saveGateway(o *handover.Out, i *usernet.Inherited) (g *savedGateway, err error) {
-	if i == nil {
-		return nil, nil
-	}
-	g = &savedGateway{State: i.State, Forwards: make([]int, len(i.Sockets))}
-	if g.Pair, err = o.Conn(i.Pair); err != nil {
-		return nil, err
-	}
-	for n, s := range i.Sockets {
-		if s != nil {
-			if g.Forwards[n], err = o.Conn(s); err != nil {
-				return nil, err
+	if g := v.gateway; g != nil {
+		m.Gateway = &savedGateway{State: g.State, Pair: o.Conn(g.Pair), Forwards: make([]int, len(g.Sockets))}
+		for n, s := range g.Sockets {
+			if s != nil {
+				m.Gateway.Forwards[n] = o.Conn(s)
 			}
 		}
 	}
-	return g, nil
-}
-
-// list notes that descriptors survive.
-func list(o *handover.Out, descriptors []link.Descriptor) {
-	for _, d := range descriptors {
-		o.FD(d.FD)
-	}
-}
-
-// attachAgain serves again after an upgrade that did not come about. v is nil if nothing was detached.
-func (d *daemon) attachAgain(ctx context.Context, v *detached) {
-	if v == nil {
-		return
-	}
-	if v.gateway != nil && !v.networkClosed { // it has no gateway any more
-		d.closeNetwork()
-		v.networkClosed = true
-	}
-	if v.networkClosed && ctx.Err() == nil {
-		d.restartNetwork(ctx, v.gateway)
-		d.server.Network(d.network.Load())
-	}
-	d.attach(v)
-	d.extras.run(d.server.Held())
-	d.control.do((*control.Server).Attach)
-	d.metrics.Attach()
-	d.acceptAll(ctx, func(context.Context) { d.tellReady() })
-}
-
-// attach has the clients of v served, and answered that wait at the extras.
-func (d *daemon) attach(v *detached) {
-	for id, err := range d.server.Attach(v.Clients, d.linkOf) {
-		d.log.Warn("a client is lost in the upgrade", "client", id, "error", err)
-	}
-	d.extras.attach(v.Unread)
-}
-
-// attachLate serves a client again that did not come to rest in time.
-func (d *daemon) attachLate(v perclient.Detached) {
-	d.changing.Lock()
-	defer d.changing.Unlock()
-	d.attach(&detached{Clients: []perclient.Detached{v}})
-}
-
-// linkOf makes the link of a client that was detached, whose sockets it takes over.
-func (d *daemon) linkOf(v *perclient.Detached) (link.Link, error) {
-	switch {
-	case v.Client.Transport == status.Stream:
-		return link.AttachStream(link.StreamOptions{QueueSize: d.cfg.QueueSize}, v.Link)
-	case d.extras == nil:
-		return nil, errors.New("the socket that it came by is lost")
-	case v.Client.Transport == status.Unixgram:
-		return d.extras.shared.Link(v.Client.Path, v.Link)
-	}
-	return d.extras.passing.Link(v)
-}
-
-// restartNetwork begins to start the network for clients that are there already, with what it kept and the gateway that it had, if
-// that is not nil.
-func (d *daemon) restartNetwork(ctx context.Context, gateway *usernet.Inherited) {
-	d.openState()
-	d.network.Store(startLazy(context.WithValue(ctx, againKey{}, gateway), d.reopen))
-}
-
-// goOn lets a gateway that was kept go on, once the clients are read again.
-func (d *daemon) goOn() {
-	if u, ok := d.network.Load().opened().(*usernet.Network); ok {
-		<-d.server.Held()
-		u.Resume()
-	}
-}
-
-// reopen starts the network and is patient.
-func (d *daemon) reopen(ctx context.Context) (network.Network, error) {
-	for until := time.Now().Add(reopenTime); ; {
-		n, err := d.open(ctx, d.kept)
-		if err == nil || ctx.Err() != nil || time.Now().After(until) {
-			return n, err
-		}
-		d.log.Warn("the network does not start yet; trying again", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(reopenPause):
+	if e := d.extras; e != nil {
+		m.Extras = &savedExtras{Dgram: e.shared.State()}
+		if m.Extras.Dir, err = e.dir.Save(o); err != nil {
+			return err
 		}
 	}
+	for _, fd := range m.descriptors() {
+		o.FD(fd.FD)
+	}
+	o.Put(section, m)
+	return nil
 }
 
-// networkInfo describes the network; zero before it has started.
-func (d *daemon) networkInfo() network.Info { return d.network.Load().Info() }
+// descriptors are those of the clients and of the connections without a request.
+func (m *manifest) descriptors() (list []link.Descriptor) {
+	for i := range m.Clients {
+		list = append(list, m.Clients[i].Descriptors()...)
+	}
+	for _, u := range m.Unread {
+		list = append(list, u.Socket)
+	}
+	if m.Extras != nil {
+		list = append(list, m.Extras.Dgram.Descriptors()...)
+	}
+	return list
+}
+
+// takeOver goes on as the daemon that has handed itself over.
+func (d *daemon) takeOver(ctx context.Context, in *handover.In, m *manifest) (err error) {
+	defer in.CloseRest()
+	if err := in.Get(section, m); err != nil {
+		return fmt.Errorf("take over the running daemon: %w", err)
+	}
+	d.began, d.upgrades = m.Began, m.Upgrades+1
+	_ = d.logs.SetLevel(m.Level) // as it was last set, whatever the command line says
+	if d.call, err = in.UnixConn(m.Call); err != nil {
+		d.log.Warn("the program that asked for the upgrade gets no answer", "error", err)
+	}
+	d.upgrading.Lock() // until it is answered
+	if err = d.prepare(); err == nil {
+		err = d.take(in, m)
+	}
+	if err == nil {
+		err = d.bringUp(ctx, in, m)
+	}
+	if err != nil {
+		control.Answer(d.call, fmt.Errorf("the new program could not take over, and the daemon has ended: %w", err))
+	}
+	return err
+}
+
+// take takes over what bringUp finds and does not take itself.
+func (d *daemon) take(in *handover.In, m *manifest) (err error) {
+	d.manager = inherit.NewNotifier(m.Manager, d.log)
+	d.given = inherit.Restore(m.Given)
+	for name, fd := range m.Listeners {
+		if name == metricsSocket {
+			d.listeners[name], err = in.TCPListener(fd)
+		} else {
+			d.listeners[name], err = in.UnixListener(fd)
+		}
+		if err != nil {
+			delete(d.listeners, name)
+			return fmt.Errorf("take over the socket %s: %w", name, err)
+		}
+	}
+	for _, fd := range m.descriptors() {
+		if err := in.Take(fd.FD); err != nil {
+			return err
+		}
+	}
+	if d.guards != nil && m.Guards != nil {
+		if err := d.guards.Restore(*m.Guards); err != nil {
+			d.log.Warn("clients have to show their addresses again", "error", err)
+		}
+	}
+	return nil
+}
+
+// resumeNetwork begins to start the network for clients that are there already, with the gateway that it had, if there is one.
+func (d *daemon) resumeNetwork(ctx context.Context, in *handover.In, v *savedGateway) (err error) {
+	var g *usernet.Inherited
+	if v != nil {
+		g = &usernet.Inherited{State: v.State, Sockets: make([]usernet.Socket, len(v.Forwards))}
+		if g.Pair, err = in.UnixConn(v.Pair); err != nil {
+			return err
+		}
+		for n, fd := range v.Forwards {
+			if fd == 0 {
+				continue
+			}
+			if g.Sockets[n], err = in.File(fd); err != nil {
+				return err
+			}
+		}
+	}
+	d.restartNetwork(ctx, g)
+	return nil
+}
+
+// answer tells the program that asked for the upgrade, and the log, how it went, once all clients have their ports again.
+func (d *daemon) answer(ctx context.Context, from string, v *detached, sessions []*perclient.Session) {
+	limit, cancel := context.WithTimeout(ctx, portTime)
+	defer cancel()
+	late, gap := 0, time.Since(v.Stopped)
+	kinds := map[string]int{}
+	for _, x := range sessions {
+		if _, err := x.Ready(limit); err == nil {
+			gap = time.Since(v.Stopped)
+		} else if !ended(x) {
+			late++
+		}
+		kinds[cmp.Or(kindOf[x.Transport()], "passed")]++
+	}
+	notes := append([]string{}, v.Notes...)
+	if late > 0 {
+		notes = append(notes, fmt.Sprintf("%d clients have no network yet; they are tried again", late))
+	}
+	r := control.Upgraded{
+		From: from, To: compat.Version, PID: os.Getpid(), Clients: kinds, Notes: notes,
+		Gap: float64(gap.Round(100*time.Microsecond)) / float64(time.Millisecond),
+	}
+	args := []any{"from", r.From, "to", r.To, "clients", len(sessions), "gap", fmt.Sprintf("%.0fms", r.Gap)}
+	if len(notes) > 0 {
+		args = append(args, "notes", notes)
+	}
+	d.log.Info("upgraded", args...)
+	d.tellReady()
+	d.upgrading.Unlock()
+	control.Answer(d.call, r)
+}
+
+// kindOf is what the answer calls a transport.
+var kindOf = map[string]string{status.Stream: "stream", status.Unixgram: "dgram"}
+
+// ended reports whether x is over.
+func ended(x *perclient.Session) bool {
+	select {
+	case <-x.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// A listener is one of TCP or unix.
+type listener interface {
+	net.Listener
+	syscall.Conn
+}

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,12 +14,23 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/metrics"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
+
+// The names of the listeners that no service manager gives.
+const (
+	controlRoot   = inherit.Control + control.RootSuffix // for root and the daemon's user
+	metricsSocket = "metrics"
+)
+
+// errHandover ends the loops of a daemon whose listeners go to its next image.
+var errHandover = errors.New("the listeners go to the next image")
 
 // prepare checks everything that can be checked before anything is touched.
 func (d *daemon) prepare() (err error) {
@@ -32,56 +44,19 @@ func (d *daemon) prepare() (err error) {
 	return nil
 }
 
-// start brings the daemon up. The pidfile comes last: who sees it may connect. Where SOCKET was given, clients are served while
-// the network starts, and run does the rest.
-func (d *daemon) start(ctx context.Context) (err error) {
+// start brings the daemon up for the first time.
+func (d *daemon) start(ctx context.Context) error {
 	warnings := compat.PrivilegeWarnings(runtime.GOOS, d.cfg.Backend, os.Geteuid(), os.Getuid())
 	for _, w := range append(d.cfg.Warnings, warnings...) {
 		d.log.Warn(w)
 	}
-	if err = d.prepare(); err != nil {
+	if err := d.prepare(); err != nil {
 		return err
 	}
-	if err = d.openMetrics(); err != nil {
+	if err := d.takeGiven(); err != nil {
 		return err
 	}
-	if err = d.takeGiven(); err != nil {
-		return err
-	}
-	if d.cfg.PidfileSet {
-		if d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log); err != nil {
-			return err
-		}
-	}
-	if err = d.startNetwork(ctx); err != nil {
-		return err
-	}
-	d.server = d.newServer()
-	if d.extras, err = d.openExtras(); err != nil {
-		return err
-	}
-	d.control = d.openControl()
-	if d.given.Has(inherit.Stream) {
-		return nil
-	}
-	// Last of the sockets: who can connect to it finds the others as well.
-	if d.ln, err = d.lock.Bind(d.owner); err != nil {
-		return err
-	}
-	return d.ready()
-}
-
-// newServer makes the server of all clients.
-func (d *daemon) newServer() *perclient.Server {
-	d.health = d.newHealth()
-	return perclient.NewServer(perclient.Options{
-		Network:    d.network.Load(),
-		MaxClients: d.cfg.MaxClients,
-		QueueSize:  d.cfg.QueueSize,
-		Log:        d.log,
-		Guard:      d.guards.guard(),
-		Observer:   d.health,
-	})
+	return d.bringUp(ctx, nil, &manifest{})
 }
 
 // takeGiven takes what a service manager gives: listening sockets, and where to report to.
@@ -104,56 +79,173 @@ func (d *daemon) takeGiven() (err error) {
 	return nil
 }
 
-// startNetwork takes SOCKET's lock and starts the network. To a socket that was given clients can connect meanwhile.
-func (d *daemon) startNetwork(ctx context.Context) (err error) {
-	given := d.given.Has(inherit.Stream)
-	if d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, given, d.log); err != nil {
+// bringUp takes over what the image before has handed over, in and m, and makes the rest; at the first start in is nil and m zero.
+// Clients can connect to a socket that is there already while the network starts. One that is made is the last: a client that can
+// connect to it finds the others as well.
+func (d *daemon) bringUp(ctx context.Context, in *handover.In, m *manifest) (err error) {
+	if err = d.openMetrics(); err != nil {
 		return err
 	}
-	d.openState()
-	d.network.Store(startLazy(ctx, func(ctx context.Context) (network.Network, error) { return d.open(ctx, d.kept) }))
-	if given {
-		d.ln = d.given.Listener(inherit.Stream)
-		return nil
+	if err = d.takeLocks(ctx, in, m); err != nil {
+		return err
 	}
-	return d.network.Load().Wait(ctx)
-}
-
-// openState reads what the network kept when it ran last.
-func (d *daemon) openState() {
-	d.kept = openState(d.cfg, d.log)
-	path := d.kept.Path()
-	d.stateFile.Store(&path)
-}
-
-// openMetrics takes the port of --metrics-listen. It is served with the clients.
-func (d *daemon) openMetrics() error {
-	if !d.cfg.MetricsListen.IsValid() {
-		return nil
+	if in != nil {
+		err = d.resumeNetwork(ctx, in, m.Gateway)
+	} else if d.startNetwork(ctx, 0); !d.given.Has(inherit.Stream) {
+		err = d.network.Load().Wait(ctx)
 	}
-	ln, err := metrics.Listen(d.cfg.MetricsListen)
 	if err != nil {
 		return err
 	}
-	d.serveMetrics(ln)
+	d.health = d.newHealth()
+	d.server = perclient.NewServer(perclient.Options{
+		MaxClients: d.cfg.MaxClients, QueueSize: d.cfg.QueueSize, Log: d.log, Guard: d.guards.guard(), Observer: d.health,
+	})
+	d.server.Recall(m.Server)
+	if err = d.openExtras(in, m.Extras); err != nil {
+		return err
+	}
+	d.openControl()
+	return d.listen(inherit.Stream, func() (*net.UnixListener, error) { return d.lock.Bind(d.owner) })
+}
+
+// takeLocks has nothing else be this daemon: it locks the pidfile and the socket's path.
+func (d *daemon) takeLocks(ctx context.Context, in *handover.In, m *manifest) (err error) {
+	switch {
+	case !d.cfg.PidfileSet:
+	case m.Pidfile != nil:
+		d.pidfile, err = compat.RestorePidfile(in, *m.Pidfile, d.log)
+	default:
+		d.pidfile, err = compat.AcquirePidfile(d.cfg.Pidfile, d.log)
+	}
+	switch {
+	case err != nil:
+	case in != nil:
+		d.lock, err = compat.RestoreSocketLock(in, m.Lock, d.log)
+	default:
+		d.lock, err = compat.LockSocket(ctx, d.cfg.SocketPath, d.given.Has(inherit.Stream), d.log)
+	}
+	return err
+}
+
+// listen has there be a listener of this name: of the image before, given, or made by make.
+func (d *daemon) listen(name string, make func() (*net.UnixListener, error)) (err error) {
+	if d.listeners[name] != nil {
+		return nil
+	}
+	ln := d.given.Listener(name)
+	if ln == nil {
+		if ln, err = make(); err != nil {
+			return err
+		}
+	}
+	d.listeners[name] = ln
+	return nil
+}
+
+// unix is the listener of this name; nil if there is none.
+func (d *daemon) unix(name string) *net.UnixListener {
+	ln, _ := d.listeners[name].(*net.UnixListener)
+	return ln
+}
+
+// startNetwork begins to start the network, with what it kept when it ran last. A start that fails is tried again for as long as
+// patience lasts.
+func (d *daemon) startNetwork(ctx context.Context, patience time.Duration) {
+	d.kept = openState(d.cfg, d.log)
+	path := d.kept.Path()
+	d.stateFile.Store(&path)
+	until := time.Now().Add(patience)
+	d.network.Store(startLazy(ctx, func(ctx context.Context) (network.Network, error) {
+		for {
+			n, err := d.open(ctx, d.kept)
+			if err == nil || ctx.Err() != nil || time.Now().After(until) {
+				return n, err
+			}
+			d.log.Warn("the network does not start yet; trying again", "error", err)
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(reopenPause):
+			}
+		}
+	}))
+}
+
+// networkInfo describes the network; zero before it has started.
+func (d *daemon) networkInfo() network.Info { return d.network.Load().Info() }
+
+// openMetrics takes the port of --metrics-listen. It comes before the network, which keeps guests away from the port, and is served
+// with the clients.
+func (d *daemon) openMetrics() (err error) {
+	if !d.cfg.MetricsListen.IsValid() {
+		return nil
+	}
+	ln, ok := d.listeners[metricsSocket].(*net.TCPListener)
+	if !ok {
+		if ln, err = metrics.Listen(d.cfg.MetricsListen); err != nil {
+			return err
+		}
+		d.listeners[metricsSocket] = ln
+	}
+	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
+		d.cfg.MetricsListen = a.AddrPort()
+	}
+	d.metrics = control.NewHTTP(metrics.Alone(metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln)
+	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), metrics.Path))
 	return nil
 }
 
 // metricsTime is how long an answer at the port for metrics may take.
 const metricsTime = 10 * time.Second
 
-// serveMetrics comes before the network, which keeps guests away from the port.
-func (d *daemon) serveMetrics(ln *net.TCPListener) {
-	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
-		d.cfg.MetricsListen = a.AddrPort()
+// serve begins to serve the clients of v and those that come, until ctx is done or detach: at the first start, in an image that has
+// taken over, and after an exec that failed. Once the network has started, then is called with the sessions of v; without a network
+// the daemon ends. The caller holds changing.
+func (d *daemon) serve(ctx context.Context, v *detached, then func(context.Context, []*perclient.Session) error) {
+	d.server.Network(d.network.Load())
+	d.attach(v)
+	sessions := d.server.Sessions()
+	d.guards.restored(sessions)
+	d.extras.run(d.server.Held())
+	d.control.Run(ctx)
+	d.metrics.Run(ctx)
+	ctx, d.stopAccept = context.WithCancelCause(ctx)
+	n := d.network.Load()
+	d.accepting.Go(func() {
+		err := n.Wait(ctx)
+		if err == nil && ctx.Err() == nil {
+			d.goOn()
+			err = then(ctx, sessions)
+		}
+		if ctx.Err() == nil {
+			d.fail(err)
+		}
+	})
+	d.accept(ctx, inherit.Stream, d.server.Handle)
+	if e := d.extras; e != nil {
+		for _, name := range []string{inherit.Attach, inherit.Adopt} {
+			d.accept(ctx, name, func(c *net.UnixConn) { e.passing.Connected(name, c) })
+		}
 	}
-	d.metricsLn = ln
-	d.metrics = control.NewHTTP(metrics.Alone(metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln)
-	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), metrics.Path))
 }
 
-// ready tells everybody that the daemon serves.
-func (d *daemon) ready() error {
+// accept hands the connections of a listener to handle until ctx is done. What waits then is left to the next image, and at a listener
+// that was given to the next process, which the service manager starts.
+func (d *daemon) accept(ctx context.Context, name string, handle func(*net.UnixConn)) {
+	ln := d.unix(name)
+	d.accepting.Go(func() {
+		link.Accept(ctx, ln, handle, d.log)
+		if d.given.Has(name) || errors.Is(context.Cause(ctx), errHandover) {
+			d.log.Debug("a connection that waits is left to the next process")
+			return
+		}
+		link.AcceptWaiting(ln, handle)
+	})
+}
+
+// ready tells all that the daemon serves. The pidfile comes last: a program that sees it may connect.
+func (d *daemon) ready(context.Context, []*perclient.Session) error {
 	if d.pidfile != nil {
 		if err := d.pidfile.Publish(os.Getpid()); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -17,67 +18,211 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/upgrade"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// upgrade goes on as the program that is now at the daemon's path. It returns only if that did not come about.
-func (d *daemon) upgrade(ctx context.Context, call *control.Call) {
+const (
+	// detachTime is how long it may take until no client is read any more and all ports are closed. On vmnet that is the time
+	// of stopping an interface.
+	detachTime = 5 * time.Second
+
+	// reopenTime is how long a network that clients wait for is tried to be started, and reopenPause the time between two
+	// attempts: the system may need a while to let go of the former one.
+	reopenTime  = 30 * time.Second
+	reopenPause = 250 * time.Millisecond
+
+	// execLimit is how long an exec may take. It is a matter of milliseconds, but on macOS Go waits before it, possibly for ever: see
+	// docs/upstream/go-preemptone.md.
+	execLimit = 5 * time.Second
+
+	// execAlarm is when the system ends a process that could not end itself. What waits in the exec holds a lock that the scheduler
+	// needs, so that no goroutine may run any more: with GOMAXPROCS=1, or once the garbage collector has begun to stop the others.
+	execAlarm = 6 // seconds
+)
+
+// upgrade goes on as the program that is now at the daemon's path, which answers call. It returns only if that did not come about.
+func (d *daemon) upgrade(ctx context.Context, call *net.UnixConn, gateway bool) error {
+	if !d.upgrading.TryLock() {
+		return &control.Error{Status: http.StatusConflict, Code: "busy", Text: "an upgrade is under way: wait for its end"}
+	}
+	defer d.upgrading.Unlock()
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	var v *detached
-	refuse(call, upgrade.Run(ctx, compat.Version, upgrade.Steps{
-		Find:   func() (*upgrade.Binary, error) { return upgrade.Find(d.path) },
-		Check:  d.check,
-		Detach: func(ctx context.Context) (err error) { v, err = d.detach(ctx, call); return err },
-		Save:   func(o *handover.Out) error { return d.save(o, v, call) },
-		Exec: func(o *handover.Out, b *upgrade.Binary) error {
-			if err := b.Same(); err != nil {
-				return err
-			}
-			defer endUnlessReplaced(d.log)()
-			return handover.Exec(o, b.Resolved, os.Args, os.Environ())
-		},
-		Attach: func() { d.attachAgain(ctx, v) },
-		Log:    d.log,
-	}))
+	to, err := d.replace(ctx, call, gateway)
+	r := refusal(ctx, err)
+	d.log.Warn("no upgrade: this image goes on", "from", compat.Version, "to", to, "reason", r.Text)
+	return r
 }
 
-// check asks b whether it can take over.
-func (d *daemon) check(ctx context.Context, b *upgrade.Binary) (version string, err error) {
-	o := upgrade.CheckOptions{Argv: os.Args}
-	_, o.POSIXLY = os.LookupEnv("POSIXLY_CORRECT")
-	if o.State, err = d.kept.Content(); err != nil {
+// replace finds the new program, whose version is to, tries it, and becomes it. After an error the daemon serves as before. Once ctx is
+// done, no step is begun.
+func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) (to string, err error) {
+	b, err := handover.Find(d.path)
+	if err != nil {
 		return "", err
 	}
-	return upgrade.Check(ctx, b, o)
+	q := handover.Question{Argv: os.Args}
+	_, q.POSIXLY = os.LookupEnv("POSIXLY_CORRECT")
+	if q.State, err = d.kept.Content(); err != nil {
+		return "", err
+	}
+	if to, err = handover.Check(ctx, b, q, handover.CheckTime); err != nil || ctx.Err() != nil {
+		return to, errors.Join(err, ctx.Err())
+	}
+	if d.network.Load().opened() == nil {
+		return to, errors.New("detach: the daemon is still starting")
+	}
+	d.log.Info("upgrading", "from", compat.Version, "to", to, "path", b.Path)
+	o := &handover.Out{From: compat.Version}
+	o.Watch()
+	defer o.Unwatch()
+	v, err := d.detach(ctx, gateway)
+	defer d.attachAgain(ctx, v)
+	if err != nil || ctx.Err() != nil {
+		return to, fmt.Errorf("detach: %w", errors.Join(err, ctx.Err()))
+	}
+	if err := d.save(o, v, call); err != nil {
+		return to, fmt.Errorf("save: %w", err)
+	}
+	if err := b.Same(); err != nil {
+		return to, err
+	}
+	defer endUnlessReplaced(d.log)()
+	return to, handover.Exec(o, b.Resolved, os.Args, os.Environ())
 }
 
-// refuse answers a call that ended with err.
-func refuse(c *control.Call, err error) {
-	r, ok := errors.AsType[*upgrade.Refusal](err)
-	if !ok {
-		c.Refuse(http.StatusInternalServerError, string(upgrade.CodeFailed), err.Error())
-		return
+// refusal is the answer to a call that ended with err.
+func refusal(ctx context.Context, err error) *control.Error {
+	code, text := handover.CodeFailed, fmt.Sprintf("the upgrade failed, and the daemon goes on as it was: %v", err)
+	if r, ok := errors.AsType[*handover.Refusal](err); ok {
+		code, text = r.Code, r.Error()
+	} else if ctx.Err() != nil || errors.Is(err, handover.ErrStopping) {
+		code, text = handover.CodeStopping, "the daemon is being stopped"
 	}
 	status := http.StatusUnprocessableEntity // the new program will not do
-	switch r.Code {
-	case upgrade.CodeStopping:
+	switch code {
+	case handover.CodeStopping:
 		status = http.StatusServiceUnavailable
-	case upgrade.CodeFailed:
+	case handover.CodeFailed:
 		status = http.StatusInternalServerError
 	}
-	c.Refuse(status, string(r.Code), r.Text)
+	return &control.Error{Status: status, Code: string(code), Text: text}
+}
+
+// detach ends all that serves: no connection is accepted, no frame is read, and the network ends, with what it keeps written. With
+// newGateway its gateway's process ends as well. An error says that not all clients have come to rest; those are attached again when they
+// have.
+func (d *daemon) detach(ctx context.Context, newGateway bool) (*detached, error) {
+	v := &detached{}
+	d.manager.Reloading()
+	d.stopAccepting(errHandover)
+	d.control.Detach()
+	d.metrics.Detach()
+	v.Unread = d.extras.detach()
+	ctx, cancel := context.WithTimeoutCause(ctx, detachTime, fmt.Errorf("it took longer than %v", detachTime))
+	defer cancel()
+	v.Stopped = time.Now()
+	var err error
+	v.Clients, err = d.server.Detach(ctx, func() { d.detachGateway(v, newGateway) }, func() {
+		d.closeNetwork()
+		v.networkClosed = true
+	}, d.attachLate)
+	return v, err
+}
+
+// detachGateway keeps the gateway's process, with its connections, for the next network, unless another one is wanted.
+func (d *daemon) detachGateway(v *detached, newOne bool) {
+	u, ok := d.network.Load().opened().(*usernet.Network)
+	switch {
+	case !ok:
+		return
+	case newOne:
+		v.Notes = append(v.Notes, "connections to the outside ended: the gateway was started anew")
+		return
+	}
+	var err error
+	if v.gateway, err = u.Detach(); err != nil {
+		v.Notes = append(v.Notes, fmt.Sprintf("connections to the outside ended: %v", err))
+	}
+}
+
+// attachAgain serves again after an upgrade that did not come about.
+func (d *daemon) attachAgain(ctx context.Context, v *detached) {
+	if v.gateway != nil && !v.networkClosed { // it has no gateway any more
+		d.closeNetwork()
+		v.networkClosed = true
+	}
+	if v.networkClosed && ctx.Err() == nil {
+		d.restartNetwork(ctx, v.gateway)
+	}
+	d.serve(ctx, v, func(context.Context, []*perclient.Session) error {
+		d.tellReady()
+		return nil
+	})
+}
+
+// restartNetwork begins to start the network for clients that are there already, with the gateway that it had, if that is not nil.
+func (d *daemon) restartNetwork(ctx context.Context, gateway *usernet.Inherited) {
+	d.startNetwork(context.WithValue(ctx, againKey{}, gateway), reopenTime)
+}
+
+// attach has the clients of v served, and answered that wait at the extras.
+func (d *daemon) attach(v *detached) {
+	for id, err := range d.server.Attach(v.Clients, d.linkOf) {
+		d.log.Warn("a client is lost in the upgrade", "client", id, "error", err)
+	}
+	d.extras.attach(v.Unread)
+}
+
+// attachLate serves a client again that did not come to rest in time.
+func (d *daemon) attachLate(v perclient.Detached) {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	d.attach(&detached{Clients: []perclient.Detached{v}})
+}
+
+// linkOf makes the link of a client that was detached, whose sockets it takes over.
+func (d *daemon) linkOf(v *perclient.Detached) (link.Link, error) {
+	switch {
+	case v.Client.Transport == status.Stream:
+		return link.AttachStream(link.StreamOptions{QueueSize: d.cfg.QueueSize}, v.Link)
+	case d.extras == nil:
+		return nil, errors.New("the socket that it came by is lost")
+	case v.Client.Transport == status.Unixgram:
+		return d.extras.shared.Link(v.Client.Path, v.Link)
+	}
+	return d.extras.passing.Link(v)
+}
+
+// goOn lets a gateway that was kept go on, once the clients are read again.
+func (d *daemon) goOn() {
+	if u, ok := d.network.Load().opened().(*usernet.Network); ok {
+		<-d.server.Held()
+		u.Resume()
+	}
 }
 
 // Check is check mode, if argv asks for that: a running daemon wants to know, on in, whether this program can take over. It starts
 // nothing and changes nothing.
 func Check(argv []string, in io.Reader, env compat.IO) (code int, ran bool) {
-	if len(argv) != 2 || compat.PersonalityOf(argv[0]) != compat.New || argv[1] != upgrade.CheckArgument {
+	if len(argv) != 2 || compat.PersonalityOf(argv[0]) != compat.New || argv[1] != handover.CheckArgument {
 		return 0, false
 	}
-	check := func(argv []string, posixly bool) error { return checkArgv(argv, posixly, env.Commands) }
-	if err := upgrade.Answer(in, env.Stdout, upgrade.Checks{Version: compat.Version, Argv: check, State: state.Check}); err != nil {
+	if err := handover.Answer(in, env.Stdout, compat.Version, func(q *handover.Question) error {
+		if err := checkArgv(q.Argv, q.POSIXLY, env.Commands); err != nil {
+			return fmt.Errorf("the daemon's command line: %w", err)
+		}
+		if len(q.State) > 0 {
+			if err := state.Check(q.State); err != nil {
+				return fmt.Errorf("the daemon's state: %w", err)
+			}
+		}
+		return nil
+	}); err != nil {
 		_, _ = fmt.Fprintln(env.Stderr, err)
 		return 1, true
 	}
@@ -104,16 +249,6 @@ func checkArgv(argv []string, posixly bool, commands []string) error {
 	_, err := prepareNetwork(cfg, slog.New(slog.DiscardHandler))
 	return err
 }
-
-const (
-	// execLimit is how long an exec may take. It is a matter of milliseconds, but on macOS Go waits before it, possibly for ever: see
-	// docs/upstream/go-preemptone.md.
-	execLimit = 5 * time.Second
-
-	// execAlarm is when the system ends a process that could not end itself. What waits in the exec holds a lock that the scheduler
-	// needs, so that no goroutine may run any more: with GOMAXPROCS=1, or once the garbage collector has begun to stop the others.
-	execAlarm = 6 // seconds
-)
 
 // endUnlessReplaced ends the process unless the exec happens in time, so that the service manager starts it again. The
 // returned function is to be called when the exec has failed.

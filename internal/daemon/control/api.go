@@ -4,10 +4,15 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
+	"path"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
@@ -28,8 +33,22 @@ type daemon interface {
 // ErrNoClient is what Kick answers when no client has this number now.
 var ErrNoClient = errors.New("there is no such client")
 
-// kickTime is how long the answer to a kick waits for the end of the client's session, which may take 200 ms.
-const kickTime = 2 * time.Second
+const (
+	// kickTime is how long the answer to a kick waits for the end of the client's session, which may take 200 ms.
+	kickTime = 2 * time.Second
+
+	// cacheTime is how old an answer may be. Describing 256 clients takes about a millisecond, so a program that asks all the time
+	// costs a hundredth of a processor.
+	cacheTime = 100 * time.Millisecond
+)
+
+// A versionAnswer is the answer to GET /v1/version.
+type versionAnswer struct {
+	Version string  `json:"version"`
+	PID     int     `json:"pid"`
+	Socket  string  `json:"socket"`
+	Uptime  float64 `json:"uptime_s"` // seconds since the daemon was started, whatever its image
+}
 
 // Clients is the answer to GET /v1/clients.
 type Clients struct {
@@ -56,58 +75,118 @@ type kickAnswer struct {
 	Ended bool   `json:"ended"` // false: its session is still ending
 }
 
-// routes are the paths that every daemon has.
-func (s *Server) routes() map[string]http.HandlerFunc {
-	last := func() *snapshot { return s.cache.get(s.o.Source) }
-	return map[string]http.HandlerFunc{
-		"GET /v1/version":         s.version,
-		"GET /v1/status":          func(w http.ResponseWriter, r *http.Request) { last().whole(w, r) },
-		"GET /v1/health":          func(w http.ResponseWriter, r *http.Request) { last().health(w, r) },
-		"GET /v1/clients":         func(w http.ResponseWriter, r *http.Request) { last().clients(w, r) },
-		"GET /v1/clients/{id}":    s.client,
-		"DELETE /v1/clients/{id}": s.kick,
-		"GET /v1/log-level":       func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, Level{s.o.Source.Level()}) },
-		"PUT /v1/log-level":       s.setLevel,
-		"POST /v1/upgrade":        s.upgrade,
+// Upgraded is the answer to POST /v1/upgrade, which the new image gives.
+type Upgraded struct {
+	From    string         `json:"from"` // versions
+	To      string         `json:"to"`
+	PID     int            `json:"pid"`
+	Gap     float64        `json:"gap_ms"`  // how long no frame was carried, in milliseconds
+	Clients map[string]int `json:"clients"` // that were kept, by transport
+	Notes   []string       `json:"notes"`   // what did not survive, in sentences
+}
 
+// routes are the paths that every daemon has.
+func (s *Server) routes() map[string]Handler {
+	return map[string]Handler{
+		"GET /v1/version": s.version,
+		"GET /v1/status":  s.described(func(st *status.Status) any { return st }),
+		"GET /v1/health":  s.described(func(st *status.Status) any { return Health{st.Format, st.Now, st.Health} }),
+		"GET /v1/clients": s.described(func(st *status.Status) any { return Clients{st.Format, st.Now, st.Clients} }),
+
+		"GET /v1/clients/{id}":     s.client,
+		"DELETE /v1/clients/{id}":  s.kick,
+		"GET /v1/log-level":        func(http.ResponseWriter, *http.Request) any { return Level{s.o.Source.Level()} },
+		"PUT /v1/log-level":        s.setLevel,
+		"POST /v1/upgrade":         s.upgrade,
 		"POST /v1/upgrade/gateway": s.upgrade,
 	}
 }
 
-// clientID is the number in r's path; when it is none, r has been answered.
-func clientID(w http.ResponseWriter, r *http.Request) (uint64, bool) {
+// A cache keeps the last description of the daemon, and has one made at a time.
+type cache struct {
+	mu   sync.Mutex
+	last status.Status
+	made time.Time // zero: the next answer is to be new
+}
+
+// get is a description that is not older than cacheTime. The caller holds mu.
+func (c *cache) get(src daemon) *status.Status {
+	if time.Since(c.made) > cacheTime {
+		c.last = src.Status()
+		c.made = time.Now()
+	}
+	return &c.last
+}
+
+// forget has the next answer be new.
+func (c *cache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made = time.Time{}
+}
+
+// described answers with a part of the description, which is encoded once.
+func (s *Server) described(part func(*status.Status) any) Handler {
+	c := &s.cache
+	var body []byte // of the description that was made then
+	var made time.Time
+	return func(http.ResponseWriter, *http.Request) any {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if st := c.get(s.o.Source); made != c.made {
+			var err error
+			if body, err = json.Marshal(part(st)); err != nil {
+				return err
+			}
+			body, made = append(body, '\n'), c.made
+		}
+		return body
+	}
+}
+
+func (s *Server) version(http.ResponseWriter, *http.Request) any {
+	uptime := max(0, time.Since(s.o.Began).Round(time.Millisecond).Seconds())
+	return versionAnswer{Version: s.o.Version, PID: os.Getpid(), Socket: s.o.Socket, Uptime: uptime}
+}
+
+// clientID is the number in r's path.
+func clientID(r *http.Request) (uint64, *Error) {
 	text := r.PathValue("id")
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		WriteError(w, http.StatusBadRequest, "bad_id", fmt.Sprintf("%q is no client's number; GET /v1/clients has them", clip(text)))
+		return 0, badRequest("bad_id", "%q is no client's number; GET /v1/clients has them", clip(text))
 	}
-	return id, err == nil
+	return id, nil
 }
 
-func noClient(w http.ResponseWriter, id uint64) {
-	WriteError(w, http.StatusNotFound, "no_client", fmt.Sprintf("there is no client %d now; GET /v1/clients has those that there are", id))
+func noClient(id uint64) *Error {
+	return &Error{http.StatusNotFound, "no_client", fmt.Sprintf("there is no client %d now; GET /v1/clients has those that there are", id)}
 }
 
 // client is GET /v1/clients/{id}.
-func (s *Server) client(w http.ResponseWriter, r *http.Request) {
-	id, ok := clientID(w, r)
-	if !ok {
-		return
+func (s *Server) client(_ http.ResponseWriter, r *http.Request) any {
+	id, e := clientID(r)
+	if e != nil {
+		return e
 	}
-	for _, c := range s.cache.get(s.o.Source).status.Clients {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	for _, c := range s.cache.get(s.o.Source).Clients {
 		if c.ID == id {
-			WriteJSON(w, http.StatusOK, c)
-			return
+			return c
 		}
 	}
-	noClient(w, id)
+	return noClient(id)
 }
 
 // kick is DELETE /v1/clients/{id}.
-func (s *Server) kick(w http.ResponseWriter, r *http.Request) {
-	id, ok := clientID(w, r)
-	if !ok || !allowed(w, r, "disconnect its clients") {
-		return
+func (s *Server) kick(_ http.ResponseWriter, r *http.Request) any {
+	id, e := clientID(r)
+	if e == nil {
+		e = allowed(r, "disconnect its clients")
+	}
+	if e != nil {
+		return e
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), kickTime)
 	defer cancel()
@@ -115,27 +194,49 @@ func (s *Server) kick(w http.ResponseWriter, r *http.Request) {
 	s.cache.forget()
 	switch {
 	case errors.Is(err, ErrNoClient):
-		noClient(w, id)
-	case err != nil && !errors.Is(err, context.DeadlineExceeded):
-		WriteError(w, http.StatusInternalServerError, "failed", err.Error())
-	default:
-		WriteJSON(w, http.StatusOK, kickAnswer{ID: id, Ended: err == nil})
+		return noClient(id)
+	case err != nil && ctx.Err() == nil:
+		return err
 	}
+	return kickAnswer{ID: id, Ended: err == nil}
 }
 
 // setLevel is PUT /v1/log-level.
-func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
-	if !allowed(w, r, "change what it logs") {
-		return
-	}
+func (s *Server) setLevel(_ http.ResponseWriter, r *http.Request) any {
 	var l Level
-	if !readJSON(w, r, &l) {
-		return
+	e := allowed(r, "change what it logs")
+	if e == nil {
+		e = readJSON(r, &l)
+	}
+	if e != nil {
+		return e
 	}
 	if err := s.o.Source.SetLevel(l.Level, PeerOf(r)); err != nil {
-		WriteError(w, http.StatusBadRequest, "bad_level", err.Error())
-		return
+		return badRequest("bad_level", "%v", err)
 	}
 	s.cache.forget()
-	WriteJSON(w, http.StatusOK, Level{s.o.Source.Level()})
+	return Level{s.o.Source.Level()}
+}
+
+// upgrade is POST /v1/upgrade, and /v1/upgrade/gateway. It keeps the connection, for the new image to answer; a Detach does not wait for
+// it then.
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
+	if e := allowed(r, "upgrade it"); e != nil {
+		return e
+	}
+	s.calls.Add(1)
+	defer s.calls.Done()
+	nc, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err
+	}
+	_ = nc.SetDeadline(time.Time{})
+	c := connOf(r)
+	c.leave()
+	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
+	kept, _ := c.Conn.(*net.UnixConn) // all that is served is
+	err = errors.New("the upgrade ended without a reason; the daemon goes on")
+	defer func() { Answer(kept, err) }()
+	err = s.o.Upgrade(s.http.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
+	return nil
 }

@@ -232,7 +232,7 @@ func TestLevel(t *testing.T) {
 	assert.Contains(t, answer, `"log_level":"debug"`)
 	status, _, err = put(Level{"loud"})
 	assert.Equal(t, 400, status)
-	assert.Equal(t, Error{"bad_level", `"loud" is no level`}, errorOf(t, err))
+	assert.Equal(t, Error{400, "bad_level", `"loud" is no level`}, errorOf(t, err))
 	assert.Equal(t, "debug", f.level)
 }
 
@@ -325,7 +325,7 @@ func TestPanic(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestOtherUser: he reads, and is told who may do the rest.
+// TestOtherUser: another user's program reads, and is told who may do the rest.
 func TestOtherUser(t *testing.T) {
 	if os.Geteuid() != 0 { // who is not root cannot become another user; TestTrusted has the rule
 		return
@@ -379,7 +379,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var l Level
 		if err := decode(b, &l); err != nil {
-			out, merr := json.Marshal(errorBody{Error{"bad_json", err.Error()}})
+			out, merr := json.Marshal(errorBody{badRequest("bad_json", "%v", err)})
 			require.NoError(t, merr)
 			assert.Less(t, len(out), 4096)
 			return

@@ -17,9 +17,6 @@ import (
 // maxAnswer in bytes: 4,096 clients, with what they call themselves.
 const maxAnswer = 32 << 20
 
-// Error makes it an error of Ask, whose text is for people.
-func (e *Error) Error() string { return e.Text }
-
 // Ask makes a request on the control socket at path, with a body of JSON unless that is nil, and returns the answer, a JSON
 // document, with the status of HTTP. An answer that is an error is returned with an *Error; other errors are those of the connection.
 func Ask(ctx context.Context, path, method, what string, body any) (status int, answer json.RawMessage, err error) {
@@ -51,10 +48,11 @@ func ReadAnswer(path string, resp *http.Response) (json.RawMessage, error) {
 		return b, nil
 	}
 	var e errorBody
-	if json.Unmarshal(b, &e) != nil || e.Error.Text == "" {
-		e.Error.Text = fmt.Sprintf("%s: %s", path, resp.Status)
+	if json.Unmarshal(b, &e) != nil || e.Error == nil || e.Error.Text == "" {
+		e.Error = &Error{Text: fmt.Sprintf("%s: %s", path, resp.Status)}
 	}
-	return b, &e.Error
+	e.Error.Status = resp.StatusCode
+	return b, e.Error
 }
 
 // Open makes a request as Ask does, and returns the answer, whose body ends the connection, as ctx does.

@@ -27,10 +27,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
@@ -44,77 +45,55 @@ const (
 
 // Options say what to serve.
 type Options struct {
-	Listener *net.UnixListener // Run serves it, Close closes it
-	Root     *net.UnixListener // the same for root and the daemon's user alone; nil: there is none
-	Version  string            // of the program
-	Socket   string            // path of the network's socket
-	Began    time.Time         // start of the daemon; an upgrade does not change it
-	Log      *slog.Logger
+	Sockets []*net.UnixListener // Run serves them, Close closes them
+	Version string              // of the program
+	Socket  string              // path of the network's socket
+	Began   time.Time           // start of the daemon; an upgrade does not change it
+	Log     *slog.Logger
 
-	// Upgrade does what POST /v1/upgrade asks for, for somebody who may. It may not return at all, or it ends the call, by
-	// Refuse as a rule. ctx ends with that of Run. There is one call at a time.
-	Upgrade func(ctx context.Context, c *Call)
+	// Upgrade does what POST /v1/upgrade asks for, for a user who may; with gateway, the network's gateway shall become the new program
+	// as well. It returns only if that did not come about, with the answer for c, and at the end of ctx, which is that of Run.
+	Upgrade func(ctx context.Context, c *net.UnixConn, gateway bool) error
 
 	// Source is what the daemon tells of itself.
 	Source daemon
 
-	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics". PeerOf tells who asks, allowed
-	// whether it may, readJSON what it sent; WriteJSON, WriteError and OpenStream answer.
+	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics".
 	Handle map[string]http.Handler
 }
 
 // A Server answers until Close.
 type Server struct {
-	o         Options
-	http      *HTTP
-	cache     cache
-	upgrading atomic.Bool
-	calls     sync.WaitGroup
+	o     Options
+	http  *HTTP
+	cache cache
+	calls sync.WaitGroup // for an upgrade
 
-	mu         sync.Mutex
-	streams    context.Context // that of the streams that go on; its cause, an *Error, is why there is none now
-	endStreams context.CancelCauseFunc
+	mux   *http.ServeMux
+	known string // the methods and paths
+	told  sync.Once
 }
 
 // New makes a server. Run has it serve.
 func New(o Options) *Server {
-	s := &Server{o: o}
-	s.startStreams()
-	sockets := []listener{o.Listener}
-	if o.Root != nil {
-		sockets = append(sockets, o.Root)
+	s := &Server{o: o, mux: http.NewServeMux()}
+	handle := maps.Clone(o.Handle)
+	if handle == nil {
+		handle = map[string]http.Handler{}
 	}
-	s.http = NewHTTP(s.front(), answerTime, o.Log, sockets...)
-	return s
-}
-
-// front is the handler of all paths that there are.
-func (s *Server) front() http.Handler {
-	handle := map[string]http.Handler{}
 	for pattern, h := range s.routes() {
-		handle[pattern] = withoutQuery(h)
+		handle[pattern] = h
 	}
-	maps.Copy(handle, s.o.Handle)
-	patterns := slices.SortedFunc(maps.Keys(handle), byPath)
-	f := &front{mux: http.NewServeMux(), log: s.o.Log, known: strings.Join(patterns, ", ")}
-	methods := map[string][]string{} // that a path takes
-	for _, pattern := range patterns {
-		f.mux.Handle(pattern, handle[pattern])
-		method, path, _ := strings.Cut(pattern, " ")
-		if method == http.MethodGet {
-			method = "GET, HEAD"
-		}
-		methods[path] = append(methods[path], method)
+	for pattern, h := range handle {
+		s.mux.Handle(pattern, h)
 	}
-	for path, methods := range methods {
-		allow := strings.Join(methods, ", ")
-		f.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Allow", allow)
-			WriteError(w, http.StatusMethodNotAllowed, "method", fmt.Sprintf("%s takes %s", clip(r.URL.Path), allow))
-		})
+	s.known = strings.Join(slices.SortedFunc(maps.Keys(handle), byPath), ", ")
+	sockets := make([]listener, len(o.Sockets))
+	for i, ln := range o.Sockets {
+		sockets[i] = ln
 	}
-	f.mux.HandleFunc("/", f.unknown)
-	return f
+	s.http = NewHTTP(s, answerTime, o.Log, sockets...)
+	return s
 }
 
 // byPath orders patterns by their paths.
@@ -124,25 +103,56 @@ func byPath(a, b string) int {
 	return cmp.Or(strings.Compare(p, q), strings.Compare(m, n))
 }
 
-// Run takes requests until ctx is done or Close, and returns at once.
+// ServeHTTP implements http.Handler. It bounds the body, and has a handler's panic end its request only.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	defer func() {
+		if p := recover(); p != nil {
+			s.told.Do(func() {
+				s.o.Log.Error("internal error: a request at the control socket was not answered, all else runs on; please report it",
+					"method", clip(r.Method), "path", clip(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			})
+			writeAnswer(w, &Error{http.StatusInternalServerError, "internal", "internal error: see the daemon's log, and please report it"})
+		}
+	}()
+	if r.RequestURI == "*" || r.Method == http.MethodConnect || path.Clean(r.URL.Path) != r.URL.Path { // for which the mux has words of its own
+		writeAnswer(w, s.unknown(r))
+		return
+	}
+	h, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	h.ServeHTTP(onlyHeader{w}, r)
+	if allow := w.Header().Get("Allow"); allow != "" {
+		writeAnswer(w, &Error{http.StatusMethodNotAllowed, "method", fmt.Sprintf("%s takes %s", clip(r.URL.Path), allow)})
+		return
+	}
+	writeAnswer(w, s.unknown(r))
+}
+
+// onlyHeader takes from the mux what methods a path takes, and leaves its words out.
+type onlyHeader struct{ http.ResponseWriter }
+
+func (onlyHeader) WriteHeader(int)             {}
+func (onlyHeader) Write(b []byte) (int, error) { return len(b), nil }
+
+// unknown is the answer to a request for what there is not.
+func (s *Server) unknown(r *http.Request) *Error {
+	what := cmp.Or(r.URL.Path, r.RequestURI)
+	return &Error{http.StatusNotFound, "not_found", fmt.Sprintf("there is no %s here; there are %s", clip(what), s.known)}
+}
+
+// Run takes requests until ctx is done, Detach or Close, and returns at once.
 func (s *Server) Run(ctx context.Context) { s.http.Run(ctx) }
 
-// Detach stops accepting: a client that connects from here on waits for Attach, or for the new image. Requests that were accepted are
+// Detach stops accepting: a client that connects from here on waits for Run, or for the new image. Requests that were accepted are
 // answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
-func (s *Server) Detach() {
-	s.stopStreams("busy", "the daemon is being upgraded: ask again")
-	s.http.Detach()
-}
-
-// Attach undoes Detach.
-func (s *Server) Attach() {
-	s.startStreams()
-	s.http.Attach()
-}
+func (s *Server) Detach() { s.http.Detach() }
 
 // Close ends Run, and the calls that run, and waits for them until ctx is done. Streams have 100 ms to end in order.
 func (s *Server) Close(ctx context.Context) {
-	s.stopStreams("stopping", "the daemon is stopping")
 	s.http.Detach()
 	s.http.Close()
 	done := make(chan struct{})
@@ -156,36 +166,18 @@ func (s *Server) Close(ctx context.Context) {
 	}
 }
 
-// A versionAnswer is the answer to GET /v1/version.
-type versionAnswer struct {
-	Version string  `json:"version"`
-	PID     int     `json:"pid"`
-	Socket  string  `json:"socket"`
-	Uptime  float64 `json:"uptime_s"` // seconds since the daemon was started, whatever its image
-}
-
-func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
-	WriteJSON(w, http.StatusOK, versionAnswer{
-		Version: s.o.Version,
-		PID:     os.Getpid(),
-		Socket:  s.o.Socket,
-		Uptime:  max(0, time.Since(s.o.Began).Round(time.Millisecond).Seconds()),
-	})
-}
-
 // Trusted tells whether p is root or the daemon's own user.
 func Trusted(p peercred.Peer) bool {
 	return p.Known && !p.Unverified && (p.UID == 0 || int(p.UID) == os.Geteuid())
 }
 
-// allowed tells whether who made r may change the daemon: root and the daemon's own user. When he may not, r has been answered. what
-// is what he wants to do to it, such as "upgrade it".
-func allowed(w http.ResponseWriter, r *http.Request, what string) bool {
+// allowed is why the client that made r may not change the daemon, nil if it may: it is root's or of the daemon's own user. what
+// is what it wants to do to the daemon, such as "upgrade it".
+func allowed(r *http.Request, what string) *Error {
 	if Trusted(PeerOf(r)) {
-		return true
+		return nil
 	}
-	WriteError(w, http.StatusForbidden, "forbidden", whoMay(os.Geteuid(), what))
-	return false
+	return &Error{http.StatusForbidden, "forbidden", whoMay(os.Geteuid(), what)}
 }
 
 // whoMay says who may do something to a daemon of euid.

@@ -75,7 +75,7 @@ func serve(t *testing.T, change func(o *Options)) (*Server, string) {
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(path, 0o777))
 	o := Options{
-		Listener: ln, Version: "v1", Socket: "/s", Began: time.Now().Add(-time.Minute), Log: slog.New(slog.DiscardHandler), Source: &fakeSource{},
+		Sockets: []*net.UnixListener{ln}, Version: "v1", Socket: "/s", Began: time.Now().Add(-time.Minute), Log: slog.New(slog.DiscardHandler), Source: &fakeSource{},
 	}
 	if change != nil {
 		change(&o)
@@ -123,12 +123,12 @@ func TestVersion(t *testing.T) {
 func TestHandle(t *testing.T) {
 	_, path := serve(t, func(o *Options) {
 		o.Handle = map[string]http.Handler{
-			"GET /v1/me": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WriteJSON(w, http.StatusOK, PeerOf(r)) }),
-			"POST /v1/size": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			"GET /v1/me": Handler(func(_ http.ResponseWriter, r *http.Request) any { return PeerOf(r) }),
+			"POST /v1/size": Handler(func(_ http.ResponseWriter, r *http.Request) any {
 				b, err := io.ReadAll(r.Body)
-				WriteJSON(w, http.StatusOK, fmt.Sprint(len(b), err))
+				return fmt.Sprint(len(b), err)
 			}),
-			"GET /v1/bad": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, func() {}) }),
+			"GET /v1/bad": Handler(func(http.ResponseWriter, *http.Request) any { return func() {} }),
 		}
 	})
 	_, answer, err := ask(t, path, http.MethodGet, "/v1/me")
@@ -204,39 +204,40 @@ func TestTrusted(t *testing.T) {
 		{"us", peercred.Peer{Known: true, UID: me}, true},
 		{"another", peercred.Peer{Known: true, UID: me + 1}, false},
 		{"root's group", peercred.Peer{Known: true, UID: me + 1, GID: 0}, false},
-		{"nobody knows", peercred.Peer{}, false},
-		{"nobody knows for sure", peercred.Peer{Known: true, UID: me, Unverified: true}, false},
+		{"not known", peercred.Peer{}, false},
+		{"not known for sure", peercred.Peer{Known: true, UID: me, Unverified: true}, false},
 	} {
 		assert.Equal(t, c.want, Trusted(c.p), c.name)
 	}
 }
 
 func TestUpgradeRefused(t *testing.T) {
-	t.Run("by the daemon", func(t *testing.T) {
-		_, path := serve(t, func(o *Options) {
-			o.Upgrade = func(_ context.Context, c *Call) {
-				c.Refuse(422, "check_failed", "it fails")
-				c.Answer("and nothing else")
+	for name, c := range map[string]struct {
+		err  error
+		want Error
+	}{
+		"by the daemon":  {&Error{422, "check_failed", "it fails"}, Error{422, "check_failed", "it fails"}},
+		"for any reason": {errors.New("it is late"), Error{500, "failed", "it is late"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, path := serve(t, func(o *Options) {
+				o.Upgrade = func(context.Context, *net.UnixConn, bool) error { return c.err }
+			})
+			for range 2 {
+				status, answer, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+				assert.Equal(t, c.want.Status, status)
+				assert.JSONEq(t, fmt.Sprintf(`{"error":{"code":%q,"text":%q}}`, c.want.Code, c.want.Text), answer)
+				assert.Equal(t, c.want, errorOf(t, err))
 			}
 		})
-		status, answer, err := ask(t, path, http.MethodPost, "/v1/upgrade")
-		assert.Equal(t, 422, status)
-		assert.JSONEq(t, `{"error":{"code":"check_failed","text":"it fails"}}`, answer)
-		assert.Equal(t, Error{"check_failed", "it fails"}, errorOf(t, err))
-	})
-	t.Run("without a word", func(t *testing.T) {
-		_, path := serve(t, func(o *Options) { o.Upgrade = func(context.Context, *Call) {} })
-		for range 2 {
-			status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
-			assert.Equal(t, 500, status)
-			assert.Equal(t, "internal", errorOf(t, err).Code)
-		}
-	})
+	}
 	t.Run("for another user", func(t *testing.T) {
 		if os.Geteuid() != 0 { // who is not root cannot become another user; TestTrusted has the rule
 			return
 		}
-		_, path := serve(t, func(o *Options) { o.Upgrade = func(context.Context, *Call) { panic("he may not") } })
+		_, path := serve(t, func(o *Options) {
+			o.Upgrade = func(context.Context, *net.UnixConn, bool) error { panic("that user may not") }
+		})
 		for what, want := range map[string]string{
 			"POST /v1/upgrade": `403 {"error":{"code":"forbidden","text":"only root may upgrade it, as this is a daemon of root: use sudo"}} only root`,
 			"GET /v1/version":  `200 {"version":"v1"`,
@@ -247,17 +248,17 @@ func TestUpgradeRefused(t *testing.T) {
 	})
 }
 
-// TestOneUpgrade: the second one at the same time is refused, and the first goes on even if its client leaves.
-func TestOneUpgrade(t *testing.T) {
-	began, end := make(chan *Call), make(chan struct{})
+// TestUpgradeIsKept: an upgrade goes on whatever its client does, and through a Detach, and ends with the daemon, which answers it.
+func TestUpgradeIsKept(t *testing.T) {
+	began, end := make(chan bool), make(chan struct{})
 	s, path := serve(t, func(o *Options) {
-		o.Upgrade = func(ctx context.Context, c *Call) {
-			began <- c
+		o.Upgrade = func(ctx context.Context, _ *net.UnixConn, gateway bool) error {
+			began <- gateway
 			select {
 			case <-end:
-				c.Refuse(500, "failed", "late")
+				return nil
 			case <-ctx.Done():
-				c.Refuse(503, "stopping", "the daemon stops")
+				return &Error{503, "stopping", "the daemon stops"}
 			}
 		}
 	})
@@ -267,55 +268,22 @@ func TestOneUpgrade(t *testing.T) {
 		_, _, err := Ask(ctx, path, http.MethodPost, "/v1/upgrade", nil)
 		assert.ErrorIs(t, err, context.Canceled)
 	})
-	assert.Equal(t, uint32(os.Geteuid()), (<-began).peer.UID)
-	status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
-	assert.Equal(t, 409, status)
-	assert.Equal(t, "busy", errorOf(t, err).Code)
+	assert.False(t, <-began)
 	cancel() // the client leaves
 	wg.Wait()
-	status, _, _ = ask(t, path, http.MethodPost, "/v1/upgrade")
-	assert.Equal(t, 409, status, "it still goes on")
-	end <- struct{}{}
-	require.Eventually(t, func() bool { return !s.upgrading.Load() }, patience, time.Millisecond)
-
+	time.Sleep(10 * time.Millisecond)
+	end <- struct{}{} // it still goes on
 	wg.Go(func() {
-		status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+		status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade/gateway")
 		assert.Equal(t, 503, status)
 		assert.ErrorContains(t, err, "the daemon stops")
 	})
-	<-began
+	assert.True(t, <-began)
+	s.Detach()
+	assert.Empty(t, s.http.sockets[0].taken)
+	s.Run(t.Context())
 	s.Close(t.Context())
 	wg.Wait()
-}
-
-// TestContinue: while the call of the image before is not answered, there is no other one.
-func TestContinue(t *testing.T) {
-	path := socketPath(t)
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path + ".other", Net: "unix"})
-	require.NoError(t, err)
-	defer ln.Close()
-	caller, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path + ".other", Net: "unix"})
-	require.NoError(t, err)
-	defer caller.Close()
-	conn, err := ln.AcceptUnix()
-	require.NoError(t, err)
-	call := &Call{over: func() {}, conn: conn, end: conn}
-	s, path := serve(t, func(o *Options) {
-		o.Upgrade = func(_ context.Context, c *Call) { c.Answer("again") }
-	})
-	s.Continue(nil)
-	s.Continue(call)
-	status, _, err := ask(t, path, http.MethodPost, "/v1/upgrade")
-	assert.Equal(t, 409, status)
-	require.Error(t, err)
-	call.Answer("done")
-	require.NoError(t, caller.SetDeadline(time.Now().Add(patience)))
-	got, err := io.ReadAll(caller)
-	require.NoError(t, err)
-	assert.Contains(t, string(got), "\r\n\r\n\"done\"\n")
-	status, _, err = ask(t, path, http.MethodPost, "/v1/upgrade")
-	require.NoError(t, err)
-	assert.Equal(t, 200, status)
 }
 
 // TestAskErrors is what a client tells of those who are no daemon.

@@ -27,21 +27,22 @@ const (
 	// headerTime is for the request, with its body. It counts from accept, since a connection carries one.
 	headerTime = 5 * time.Second
 	maxHeader  = 16 << 10 // bytes
-	// pauseTime is what requests have to end in when the server pauses.
+	// pauseTime is what requests have to end in at Detach.
 	pauseTime = 100 * time.Millisecond
 )
 
-// An HTTP serves HTTP/1.1 from Run to Close, to a bounded number of connections with one request each, on sockets that an upgrade in
-// place hands over.
+// An HTTP serves HTTP/1.1 from Run to Detach or Close, to a bounded number of connections with one request each, on sockets that an
+// upgrade in place hands over.
 type HTTP struct {
 	handler    http.Handler
 	answerTime time.Duration
 	log        *slog.Logger
 	sockets    []*socket
-	ctx        context.Context // of requests; done at the end
+	ctx        context.Context // done at the end
 	end        context.CancelFunc
 
-	server  *http.Server
+	server  *http.Server       // from Run to Detach
+	pause   context.CancelFunc // ends the contexts of its requests
 	running sync.WaitGroup
 }
 
@@ -53,18 +54,21 @@ type listener interface {
 
 // NewHTTP makes a server on these sockets, of which there may be none. answerTime counts from accept.
 func NewHTTP(h http.Handler, answerTime time.Duration, log *slog.Logger, sockets ...listener) *HTTP {
-	s := &HTTP{handler: h, answerTime: answerTime, log: log}
+	s := &HTTP{handler: h, answerTime: answerTime, log: log, pause: func() {}, server: &http.Server{}}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	for _, ln := range sockets {
-		l := &socket{listener: ln, pace: rate.NewLimiter(acceptRate, acceptBurst), taken: make(chan struct{}, maxConns)}
-		l.ctx, l.stop = context.WithCancel(s.ctx)
-		s.sockets = append(s.sockets, l)
+		s.sockets = append(s.sockets, &socket{
+			listener: ln, pace: rate.NewLimiter(acceptRate, acceptBurst), taken: make(chan struct{}, maxConns),
+		})
 	}
-	s.server = s.newServer()
 	return s
 }
 
-func (s *HTTP) newServer() *http.Server {
+// Run takes connections until ctx is done, Detach or Close, and returns at once. A failed accept is tried again, less and less often
+// down to once a second.
+func (s *HTTP) Run(ctx context.Context) {
+	context.AfterFunc(ctx, s.shut)
+	base, pause := context.WithCancel(s.ctx)
 	h := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: headerTime,
@@ -72,35 +76,28 @@ func (s *HTTP) newServer() *http.Server {
 		WriteTimeout:      s.answerTime,
 		MaxHeaderBytes:    maxHeader,
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-		BaseContext:       func(net.Listener) context.Context { return s.ctx },
+		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what clients do wrong is no event
 
 		DisableGeneralOptionsHandler: true,
 	}
 	h.SetKeepAlivesEnabled(false)
-	return h
-}
-
-// Run takes connections until ctx is done or Close, and returns at once. A failed accept is tried again, less and less often down to
-// once a second.
-func (s *HTTP) Run(ctx context.Context) {
-	context.AfterFunc(ctx, s.shut)
-	s.serve()
-}
-
-func (s *HTTP) serve() {
+	s.server, s.pause = h, pause
 	for _, ln := range s.sockets {
+		ln.base = base
+		_ = ln.SetDeadline(time.Time{})
 		s.running.Go(func() {
-			if err := s.server.Serve(ln); ln.ctx.Err() == nil {
+			if err := h.Serve(ln); base.Err() == nil {
 				s.log.Warn("a socket is not served any more", "address", ln.Addr().String(), "error", err)
 			}
 		})
 	}
 }
 
-// Detach stops accepting: a client that connects from here on waits for Attach, or for the next image. Requests that were accepted
-// are answered meanwhile, for 100 ms at most.
+// Detach stops accepting: a client that connects from here on waits for Run, or for the next image. Requests that were accepted
+// are answered meanwhile, for 100 ms at most; their contexts are done. http.Server.Shutdown would not answer those that it has not read.
 func (s *HTTP) Detach() {
+	s.pause()
 	ctx, cancel := context.WithTimeout(context.Background(), pauseTime)
 	defer cancel()
 	for _, ln := range s.sockets {
@@ -108,20 +105,9 @@ func (s *HTTP) Detach() {
 	}
 	s.running.Wait()
 	for _, ln := range s.sockets {
-		if !ln.empty(ctx) {
-			_ = s.server.Close()
-			s.server = s.newServer()
-		}
+		ln.empty(ctx)
 	}
-}
-
-// Attach undoes Detach.
-func (s *HTTP) Attach() {
-	for _, ln := range s.sockets {
-		ln.ctx, ln.stop = context.WithCancel(s.ctx)
-		_ = ln.SetDeadline(time.Time{})
-	}
-	s.serve()
+	_ = s.server.Close()
 }
 
 // Close ends Run and all connections.
@@ -145,59 +131,52 @@ type socket struct {
 	pace  *rate.Limiter
 	taken chan struct{} // has one for each connection
 
-	ctx  context.Context // of Accept; from one Close to the next
-	stop context.CancelFunc
+	base context.Context // of the requests, done at Detach; from one Run to the next
 }
 
 // Accept implements net.Listener.
 func (s *socket) Accept() (net.Conn, error) {
 	select {
 	case s.taken <- struct{}{}:
-	case <-s.ctx.Done():
+	case <-s.base.Done():
 		return nil, net.ErrClosed
 	}
-	var nc net.Conn
-	err := s.pace.Wait(s.ctx)
-	if err == nil {
-		nc, err = s.listener.Accept()
-	}
+	_ = s.pace.Wait(context.Background()) // for a millisecond at most
+	nc, err := s.listener.Accept()
 	if err != nil {
 		<-s.taken
-		if s.ctx.Err() != nil { // else Serve would try again
+		if s.base.Err() != nil { // else Serve would try again
 			err = net.ErrClosed
 		}
 		return nil, err
 	}
-	c := &conn{Conn: nc, leave: sync.OnceFunc(func() { <-s.taken })}
+	c := &conn{Conn: nc, base: s.base, leave: sync.OnceFunc(func() { <-s.taken })}
 	if uc, ok := nc.(*net.UnixConn); ok {
 		c.peer = peercred.Of(uc)
 	}
 	return c, nil
 }
 
-// Close implements net.Listener: Accept fails, and the socket stays open for Attach, or for the next image.
-func (s *socket) Close() error {
-	s.stop()
-	return s.SetDeadline(time.Unix(1, 0))
-}
+// Close implements net.Listener: Accept, whose base is done, fails, and the socket stays open for the next Run, or for the next image.
+func (s *socket) Close() error { return s.SetDeadline(time.Unix(1, 0)) }
 
 // empty waits for the end of all connections, by taking all places, until ctx is done.
-func (s *socket) empty(ctx context.Context) bool {
+func (s *socket) empty(ctx context.Context) {
 	for range maxConns {
 		select {
 		case s.taken <- struct{}{}:
 			defer func() { <-s.taken }()
 		case <-ctx.Done():
-			return false
+			return
 		}
 	}
-	return true
 }
 
 // A conn is a client's connection.
 type conn struct {
-	net.Conn               // as it was accepted
-	peer     peercred.Peer // of a unix socket, as it was when it connected
+	net.Conn                 // as it was accepted
+	peer     peercred.Peer   // of a unix socket, as it was when it connected
+	base     context.Context // done at the server's Detach and Close
 	leave    func()
 }
 
@@ -210,10 +189,12 @@ func (c *conn) Close() error {
 // connKey is the context's key for the connection.
 type connKey struct{}
 
-// PeerOf is the program that made r, by a unix socket, as it was when it connected.
-func PeerOf(r *http.Request) peercred.Peer {
+func connOf(r *http.Request) *conn {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-		return c.peer
+		return c
 	}
-	return peercred.Peer{}
+	return &conn{base: context.Background()}
 }
+
+// PeerOf is the program that made r, by a unix socket, as it was when it connected.
+func PeerOf(r *http.Request) peercred.Peer { return connOf(r).peer }

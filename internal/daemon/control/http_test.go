@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,34 +74,18 @@ func TestFlood(t *testing.T) {
 	assert.Greater(t, time.Since(began), 450*time.Millisecond)
 }
 
-// TestPeerAndHijack: who asks is known, also of a connection that a handler keeps, for which Detach does not wait.
-func TestPeerAndHijack(t *testing.T) {
-	kept := make(chan *Call, 1)
-	s, path := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, os.Getpid(), PeerOf(r).PID)
-		kept <- take(w, func() {})
-	})
-	c := dialHTTP(t, path, get)
-	call := <-kept
-	require.NotNil(t, call)
-	assert.Equal(t, os.Getpid(), call.peer.PID)
-	s.Detach()
-	call.Answer("mine")
-	assert.Contains(t, answered(t, c), "mine")
-	assert.Empty(t, s.sockets[0].taken)
-}
-
 // TestDetach: a request that was accepted is answered, if that does not take too long, and one that comes later waits in the queue.
 func TestDetach(t *testing.T) {
 	for name, late := range map[string]bool{"soon": false, "too late": true} {
 		t.Run(name, func(t *testing.T) {
 			var slow atomic.Bool
 			slow.Store(late)
-			inside := make(chan struct{})
+			inside, never := make(chan struct{}), make(chan struct{})
+			defer close(never)
 			s, path := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 				inside <- struct{}{}
 				if slow.Load() {
-					<-r.Context().Done()
+					<-never
 				}
 				hello(w, r)
 			})
@@ -118,7 +101,7 @@ func TestDetach(t *testing.T) {
 			}
 			assert.Equal(t, !late, len(answered(t, first)) > 0)
 			slow.Store(false)
-			s.Attach()
+			s.Run(t.Context())
 			<-inside
 			assert.Contains(t, answered(t, second), "hello")
 		})
@@ -132,7 +115,7 @@ func TestDetachInAccept(t *testing.T) {
 		c := dialHTTP(t, path, get)
 		s.Detach()
 		assert.Empty(t, s.sockets[0].taken)
-		s.Attach()
+		s.Run(t.Context())
 		assert.Contains(t, answered(t, c), "hello")
 		s.Close()
 	}

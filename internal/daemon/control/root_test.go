@@ -17,9 +17,9 @@ import (
 func serveBoth(t *testing.T) (*Server, string) {
 	t.Helper()
 	return serve(t, func(o *Options) {
-		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: o.Listener.Addr().String() + RootSuffix, Net: "unix"})
+		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: o.Sockets[0].Addr().String() + RootSuffix, Net: "unix"})
 		require.NoError(t, err)
-		o.Root = ln
+		o.Sockets = append(o.Sockets, ln)
 	})
 }
 
@@ -42,7 +42,7 @@ func TestRoot(t *testing.T) {
 func TestRootIsOptional(t *testing.T) {
 	for name, away := range map[string]func(path string) error{
 		"none":             os.Remove,
-		"nobody listens":   func(path string) error { return staleAt(path) },
+		"not listened on":  func(path string) error { return staleAt(path) },
 		"it is no socket":  func(path string) error { _ = os.Remove(path); return os.WriteFile(path, nil, 0o600) },
 		"it leads nowhere": func(path string) error { _ = os.Remove(path); return os.Symlink("/nowhere", path) },
 	} {
@@ -56,7 +56,7 @@ func TestRootIsOptional(t *testing.T) {
 	}
 }
 
-// staleAt has a socket at path that nobody has open any more.
+// staleAt has a socket at path that no program has open any more.
 func staleAt(path string) error {
 	_ = os.Remove(path)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -86,7 +86,7 @@ func TestDetachBoth(t *testing.T) {
 	}
 	time.Sleep(50 * time.Millisecond)
 	assert.Empty(t, answers)
-	s.Attach()
+	s.Run(t.Context())
 	for range 2 {
 		assert.Equal(t, "HTTP/1.1 200 OK", <-answers)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -28,14 +29,15 @@ func streaming(t *testing.T, handle func(st *stream)) (s *Server, path string, e
 		}
 	}
 	s, path = serve(t, func(o *Options) {
-		o.Handle = map[string]http.Handler{"POST /v1/stream": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			st := s.OpenStream(w, r, "text/plain")
-			if st == nil {
-				return
+		o.Handle = map[string]http.Handler{"POST /v1/stream": Handler(func(w http.ResponseWriter, r *http.Request) any {
+			st, err := OpenStream(w, r, "text/plain")
+			if err != nil {
+				return err
 			}
 			defer func() { ended <- struct{}{} }()
 			defer st.Close()
 			handle(st)
+			return nil
 		})}
 	})
 	return s, path, ended
@@ -73,7 +75,7 @@ func TestStreamEnds(t *testing.T) {
 		left bool // the client has
 	}{
 		{name: "the client leaves", left: true, end: func(t *testing.T, _ *Server, c net.Conn) { require.NoError(t, c.Close()) }},
-		{name: "an upgrade", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Detach(); s.Attach() }},
+		{name: "an upgrade", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Detach(); s.Run(context.Background()) }},
 		{name: "the end of the daemon", end: func(t *testing.T, s *Server, _ net.Conn) { s.Close(t.Context()) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -95,13 +97,13 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// TestStreamNobodyReads: a client that does not read holds nothing up: neither others, nor an upgrade, nor the end.
-func TestStreamNobodyReads(t *testing.T) {
+// TestStreamNotRead: a client that does not read holds nothing up: neither others, nor an upgrade, nor the end.
+func TestStreamNotRead(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		end  func(s *Server)
 	}{
-		{"an upgrade", func(s *Server) { s.Detach(); s.Attach() }},
+		{"an upgrade", func(s *Server) { s.Detach(); s.Run(context.Background()) }},
 		{"the end of the daemon", func(s *Server) { s.Close(context.Background()) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -132,14 +134,11 @@ func TestStreamNobodyReads(t *testing.T) {
 
 // TestStreamRefused: while the daemon pauses there is none, and the refusal says why.
 func TestStreamRefused(t *testing.T) {
-	s, path, _ := streaming(t, nil)
-	s.stopStreams("busy", "wait")
-	status, _, err := ask(t, path, http.MethodPost, "/v1/stream")
-	assert.Equal(t, 503, status)
-	assert.Equal(t, Error{"busy", "wait"}, errorOf(t, err))
-	s.startStreams()
-	resp, _, _ := openStream(t, path)
-	assert.Equal(t, 200, resp.StatusCode)
+	ctx, pause := context.WithCancel(t.Context())
+	pause()
+	r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, &conn{base: ctx}), http.MethodPost, "/v1/stream", nil)
+	_, err := OpenStream(httptest.NewRecorder(), r, "text/plain")
+	assert.Equal(t, Error{503, "stopping", "the daemon is stopping or being upgraded: ask again"}, errorOf(t, err))
 }
 
 // TestStreamOutlivesDeadlines: the times of a request are not those of a stream.

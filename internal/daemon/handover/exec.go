@@ -3,10 +3,11 @@
 package handover
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
@@ -16,13 +17,67 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// stopSignals end a daemon in order.
+var stopSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
+
+// signals gets the stop signals, in an image that takes over from before main on: without it they are deadly until the daemon asks
+// for them. It is nil in every other process until Signals is called.
+//
+// What comes between the exec and this ends the process, and so does what waited for the exec's end: Go's runtime unblocks
+// stop signals before it has handlers, whatever mask it was started with.
+var signals = func() chan os.Signal {
+	if os.Getenv(envName) == "" {
+		return nil
+	}
+	return watch()
+}()
+
+func watch() chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, stopSignals...)
+	return c
+}
+
+// Signals gets the stop signals of this process, also one that has come already in the life of this image. Nothing else of the process
+// may ask for them, since Exec has them end the process in the moment of the exec.
+func Signals() <-chan os.Signal {
+	if signals == nil {
+		signals = watch()
+	}
+	return signals
+}
+
+// ErrStopping is returned by Exec when a stop signal came before the exec: it is in the channel that Signals returns, even if it was taken
+// from there before, and the daemon should go on so that it can be stopped.
+var ErrStopping = errors.New("not replaced, since a stop signal came")
+
+// Watch has Exec fail with ErrStopping if a stop signal comes from here on, so that one is not lost which came before the
+// exec and was not acted on. Exec watches by itself from its beginning.
+func (o *Out) Watch() {
+	if o.came == nil {
+		o.came = watch()
+	}
+}
+
+// Unwatch ends Watch and returns the stop signal that has come; nil if none has.
+func (o *Out) Unwatch() os.Signal {
+	if o.came == nil {
+		return nil
+	}
+	signal.Stop(o.came) // what has come so far has been delivered when this returns
+	close(o.came)
+	s := <-o.came
+	o.came = nil
+	return s
+}
+
 // Exec replaces this program by the one at path, which gets argv (the first element being its name), env and what o
 // collected. It returns only with an error, and then all is as it was before: the descriptors are not inherited by children
 // and signals arrive.
 //
 // No child can be started while descriptors are open to inheritance. A stop signal that came before is not lost: see
-// ErrStopping. One that comes later reaches the new image when it calls Inherited, but for the moment of the exec and the first
-// milliseconds of its life: then it ends the process, which is what it was for, only not in order.
+// ErrStopping. One that comes later is in the channel that Signals of the new image returns, but for the moment of the exec and the
+// first milliseconds of its life: then it ends the process, which is what it was for, only not in order.
 func Exec(o *Out, path string, argv, env []string) error {
 	o.Watch()
 	defer o.Unwatch()
@@ -32,7 +87,7 @@ func Exec(o *Out, path string, argv, env []string) error {
 	}
 	defer func() { _ = f.Close() }()
 	memory := int(f.Fd())
-	if slices.Contains(o.fds, memory) { // it was closed, so it was free to be the manifest's
+	if o.fds[memory] { // it was closed, so it was free to be the manifest's
 		return fmt.Errorf("hand over descriptor %d: %w", memory, unix.EBADF)
 	}
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envName+"=") })
@@ -52,70 +107,27 @@ func Exec(o *Out, path string, argv, env []string) error {
 func (o *Out) exec(memory int, path string, argv, env []string) error {
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()
-	all := append(slices.Clone(o.fds), memory)
-	for n, fd := range all {
+	all := append(slices.Collect(maps.Keys(o.fds)), memory)
+	defer func() {
+		for _, fd := range all {
+			unix.CloseOnExec(fd)
+		}
+	}()
+	for _, fd := range all {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-			closeOnExec(all[:n])
 			return fmt.Errorf("hand over descriptor %d: %w", fd, err)
 		}
 	}
-	defer stopSignalsKill()()
-	err := ErrStopping
-	if !o.Unwatch() {
-		err = fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))
+	if signals != nil { // what the new image would never hear of ends the process now
+		signal.Stop(signals)
+		defer signal.Notify(signals, stopSignals...)
 	}
-	closeOnExec(all)
-	return err
-}
-
-func closeOnExec(fds []int) {
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-}
-
-// write makes the manifest.
-func (o *Out) write() (*os.File, error) {
-	m := manifest{Version: Version, PID: os.Getpid(), From: o.From, Sections: o.sections, FDs: slices.Clone(o.fds)}
-	for _, fd := range m.FDs {
-		if fd <= 2 {
-			return nil, fmt.Errorf("write the manifest: descriptor %d is always inherited and cannot be handed over", fd)
+	if s := o.Unwatch(); s != nil {
+		select {
+		case signals <- s: // it may have come when that did not get it any more
+		default:
 		}
+		return ErrStopping
 	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("write the manifest: %w", err)
-	}
-	if len(b) > maxSize || len(m.FDs) > maxFDs {
-		return nil, fmt.Errorf("write the manifest: %d bytes with %d descriptors are more than the limits of %d and %d",
-			len(b), len(m.FDs), maxSize, maxFDs)
-	}
-	f, err := memoryFile()
-	if err != nil {
-		return nil, fmt.Errorf("write the manifest: %w", err)
-	}
-	_, err = f.WriteAt(b, 0)
-	if err == nil {
-		err = trusted(int(f.Fd())) // as the new image will ask, when it is too late
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("write the manifest: %w", err), f.Close())
-	}
-	return f, nil
-}
-
-// temporary makes a file without a name, with mode 0600. Root makes it where nobody else can give it a second name.
-func temporary() (*os.File, error) {
-	dir := ""
-	if os.Geteuid() == 0 {
-		dir = "/var/run"
-	}
-	f, err := os.CreateTemp(dir, ".socket_vmnet2-*") // made anew (O_EXCL), mode 0600
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	return fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -22,13 +23,9 @@ type In struct {
 // From is the version of the image before this one.
 func (i *In) From() string { return i.m.From }
 
-// Get reads a section into v. errNoSection: there is none.
+// Get reads a section into v.
 func (i *In) Get(section string, v any) error {
-	raw, ok := i.m.Sections[section]
-	if !ok {
-		return fmt.Errorf("section %s: %w", section, errNoSection)
-	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	if err := json.Unmarshal(i.m.Sections[section], v); err != nil {
 		return fmt.Errorf("read section %s of the manifest: %w", section, err)
 	}
 	return nil
@@ -54,58 +51,42 @@ func (i *In) Take(fd int) error {
 
 // UnixConn takes descriptor fd over as a unix socket, whatever its type and whether or not it is connected. The
 // connection's own descriptor has another number.
-func (i *In) UnixConn(fd int) (*net.UnixConn, error) {
-	f, err := i.File(fd)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // the connection has a duplicate
-	c, err := net.FileConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("take descriptor %d over as a connection: %w", fd, err)
-	}
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("take descriptor %d over as a connection: it is no unix socket", fd), c.Close())
-	}
-	return uc, nil
-}
+func (i *In) UnixConn(fd int) (*net.UnixConn, error) { return take[*net.UnixConn](i, fd, net.FileConn) }
 
 // UnixListener takes descriptor fd over as a listening unix socket. Its Close leaves the path alone. The listener's own
 // descriptor has another number.
 func (i *In) UnixListener(fd int) (*net.UnixListener, error) {
-	ul, err := listener[*net.UnixListener](i, fd, "unix")
+	l, err := take[*net.UnixListener](i, fd, net.FileListener)
 	if err == nil {
-		ul.SetUnlinkOnClose(false)
+		l.SetUnlinkOnClose(false)
 	}
-	return ul, err
+	return l, err
 }
 
 // TCPListener takes descriptor fd over as a listening TCP socket. The listener's own descriptor has another number.
 func (i *In) TCPListener(fd int) (*net.TCPListener, error) {
-	return listener[*net.TCPListener](i, fd, "TCP")
+	return take[*net.TCPListener](i, fd, net.FileListener)
 }
 
-// listener takes descriptor fd over as a listener of type L, whose kind of socket is named for errors. After an error it is the
-// zero L.
-func listener[L net.Listener](i *In, fd int, kind string) (l L, err error) {
+// take makes a T of descriptor fd by from. After an error it is the zero T.
+func take[T any, S io.Closer](i *In, fd int, from func(*os.File) (S, error)) (t T, err error) {
 	f, err := i.File(fd)
 	if err != nil {
-		return l, err
+		return t, err
 	}
-	defer func() { _ = f.Close() }() // the listener has a duplicate
-	ln, err := net.FileListener(f)
+	defer func() { _ = f.Close() }() // the socket has a duplicate
+	s, err := from(f)
 	if err != nil {
-		return l, fmt.Errorf("take descriptor %d over as a listener: %w", fd, err)
+		return t, fmt.Errorf("take descriptor %d over: %w", fd, err)
 	}
-	l, ok := ln.(L)
+	t, ok := any(s).(T)
 	if !ok {
-		return l, errors.Join(fmt.Errorf("take descriptor %d over as a listener: it is no %s socket", fd, kind), ln.Close())
+		return t, errors.Join(fmt.Errorf("take descriptor %d over: it is no %T", fd, t), s.Close())
 	}
-	return l, nil
+	return t, nil
 }
 
-// CloseRest closes what nobody took.
+// CloseRest closes what was not taken.
 func (i *In) CloseRest() {
 	for fd := range i.left {
 		_ = unix.Close(fd)
@@ -121,9 +102,6 @@ func (i *In) own() error {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 			return fmt.Errorf("descriptor %d, which the manifest lists, is not open: %w", fd, err)
 		}
-	}
-	i.left = make(map[int]bool, len(i.m.FDs))
-	for _, fd := range i.m.FDs {
 		i.left[fd] = true
 	}
 	return nil

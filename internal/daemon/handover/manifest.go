@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handover carries what a daemon has over to the program that takes its place by exec: open descriptors, which
-// simply stay open, and a manifest that says what each of them is.
+// Package handover has a daemon become the program that is now at the path it was started by.
 //
-//	old image: Out.FD, Out.Put … → Exec ── descriptors, manifest in an unlinked file ──► Inherited → In.Get, In.File …
+//	old image: Find, Check → Out.Conn, Out.Put … → Exec ── descriptors, manifest in an unlinked file ──► Inherited → In.Get, In.File …
+//
+// Find looks at who may change the new program: every directory on the way, every link, the file itself. Check runs it as a child,
+// which reads a copy of the daemon's state and its command line. Exec carries over what the daemon has: open descriptors, which simply
+// stay open, and a manifest that says what each of them is.
 //
 // The process stays the same one: same pid, same parent, same locks, since those belong to the open files. Only the
 // descriptors that are listed survive, and no other process can slip a manifest in: it lies in a file without a name that
@@ -13,28 +16,24 @@ package handover
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
-// Version is the version of the manifest's own fields. The sections have their versions in their types: a field that is
+// manifestVersion is the version of the manifest's own fields. The sections have their versions in their types: a field that is
 // not known is ignored, one that is missing is zero.
-const Version = 1
+const manifestVersion = 2
 
 // envName is the environment variable that holds the manifest's descriptor.
 const envName = "SOCKET_VMNET2_HANDOFF"
 
 // maxSize of a manifest in bytes. 4096 clients that each leave a frame unfinished in both directions, 102 KiB, fit in, a third
-// more as text: nobody can prevent an upgrade by that.
+// more as text: no client can prevent an upgrade by that.
 const maxSize = 640 << 20
-
-// maxFDs bounds the descriptors in a manifest: 4096 clients with two descriptors each, and some of the daemon's own.
-const maxFDs = 1 << 16
-
-// errNoSection is returned by In.Get for a section that the old image did not write.
-var errNoSection = errors.New("the manifest has no such section")
-
-// ErrStopping is returned by Exec when a stop signal came before the exec: it is on its way to those who asked for it by
-// signal.Notify, and the daemon should go on so that they can stop it.
-var ErrStopping = errors.New("not replaced, since a stop signal came")
 
 // A manifest is what is written for the new image.
 type manifest struct {
@@ -43,4 +42,85 @@ type manifest struct {
 	From     string                     `json:"from"` // version of the old image
 	Sections map[string]json.RawMessage `json:"sections"`
 	FDs      []int                      `json:"fds"` // all descriptors that are handed over
+}
+
+// Inherited returns what the image before this one handed over, and nil if there was none. It is called once, at the start:
+// the environment variable that tells of it is removed. An error means that something else set the variable, or that the two
+// images do not fit; nothing that the manifest names has been touched then.
+func Inherited() (*In, error) {
+	text, ok := os.LookupEnv(envName)
+	if !ok {
+		return nil, nil
+	}
+	_ = os.Unsetenv(envName)
+	m, err := read(text)
+	i := &In{m: m, left: map[int]bool{}}
+	if err == nil {
+		err = i.own()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take over from the image before: %w", err)
+	}
+	return i, nil
+}
+
+// read reads the manifest whose descriptor text names.
+func read(text string) (m manifest, err error) {
+	fd, err := strconv.Atoi(text)
+	if err != nil || fd <= 2 {
+		return m, fmt.Errorf("%s=%q is no descriptor's number", envName, text)
+	}
+	if err := trusted(fd); err != nil {
+		return m, fmt.Errorf("descriptor %d: %w", fd, err)
+	}
+	unix.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "manifest")
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxSize))
+	if err != nil {
+		return m, fmt.Errorf("read the manifest: %w", err)
+	}
+	return decode(b, fd)
+}
+
+// trusted checks that fd is a file that only our user can have made and that no other program can open.
+func trusted(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("look at the manifest: %w", err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return errors.New("it is no regular file")
+	case st.Nlink != 0:
+		return errors.New("it has a name in the file system")
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to user %d, not to us (user %d)", st.Uid, os.Geteuid())
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("others may write it (mode %#o)", st.Mode&0o7777)
+	case st.Size > maxSize:
+		return fmt.Errorf("it has %d bytes, more than the limit of %d", st.Size, maxSize)
+	}
+	return nil
+}
+
+// decode reads and checks the manifest that descriptor self has.
+func decode(b []byte, self int) (m manifest, err error) {
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("read the manifest: %w", err)
+	}
+	switch {
+	case m.Version != manifestVersion:
+		return m, fmt.Errorf("the manifest has version %d, this program reads version %d", m.Version, manifestVersion)
+	case m.PID != os.Getpid():
+		return m, fmt.Errorf("the manifest is for process %d, this is process %d", m.PID, os.Getpid())
+	}
+	seen := map[int]bool{self: true}
+	for _, fd := range m.FDs {
+		if fd <= 2 || seen[fd] {
+			return m, fmt.Errorf("the manifest lists descriptor %d, which cannot be or is there twice", fd)
+		}
+		seen[fd] = true
+	}
+	return m, nil
 }

@@ -4,79 +4,114 @@ package handover
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"os/signal"
+	"slices"
 	"syscall"
 )
 
-// An Out collects what is handed over. Its zero value may be used. It is for one goroutine.
+// An Out collects what is handed over. Its zero value may be used. It is for one goroutine. What cannot be handed over is an error
+// of Exec.
 type Out struct {
 	From string // version of this image
 
 	sections map[string]json.RawMessage
-	fds      []int
-	listed   map[int]bool   // what is in fds
+	fds      map[int]bool
 	keep     []any          // whose descriptors are listed: nothing may close them when they are no longer used
+	err      error          // the first one
 	came     chan os.Signal // stop signals since Watch; nil without
 }
 
 // FD notes that descriptor fd survives, and returns it. The caller keeps it open. A negative one stands for none.
 func (o *Out) FD(fd int) int {
-	if fd >= 0 && !o.listed[fd] {
-		if o.listed == nil {
-			o.listed = map[int]bool{}
-		}
-		o.listed[fd] = true
-		o.fds = append(o.fds, fd)
+	if o.fds == nil {
+		o.fds = map[int]bool{}
+	}
+	if fd >= 0 {
+		o.fds[fd] = true
 	}
 	return fd
 }
 
 // Conn notes the descriptor of a connection, a listener or a file, and returns it. Nothing about c changes: an *os.File
 // stays as it is, unlike with its Fd.
-func (o *Out) Conn(c syscall.Conn) (int, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return -1, fmt.Errorf("hand over a descriptor: %w", err)
-	}
+func (o *Out) Conn(c syscall.Conn) int {
 	fd := -1
-	if err := raw.Control(func(u uintptr) { fd = int(u) }); err != nil {
-		return -1, fmt.Errorf("hand over a descriptor: %w", err)
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(u uintptr) { fd = int(u) })
+	}
+	if err != nil {
+		o.fail(fmt.Errorf("hand over a descriptor: %w", err))
 	}
 	o.keep = append(o.keep, c)
-	return o.FD(fd), nil
+	return o.FD(fd)
 }
 
 // Put writes v as section, in place of what was there.
-func (o *Out) Put(section string, v any) error {
+func (o *Out) Put(section string, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("write section %s of the manifest: %w", section, err)
+		o.fail(fmt.Errorf("write section %s of the manifest: %w", section, err))
 	}
 	if o.sections == nil {
 		o.sections = map[string]json.RawMessage{}
 	}
 	o.sections[section] = b
-	return nil
 }
 
-// Watch has Exec fail with ErrStopping if a stop signal comes from here on, so that one is not lost which came before the
-// exec and was not acted on. Others who called signal.Notify get it as well. Exec watches by itself from its beginning.
-func (o *Out) Watch() {
-	if o.came == nil {
-		o.came = make(chan os.Signal, 1)
-		signal.Notify(o.came, stopSignals...)
+func (o *Out) fail(err error) {
+	if o.err == nil {
+		o.err = err
 	}
 }
 
-// Unwatch ends Watch and tells whether a stop signal has come.
-func (o *Out) Unwatch() bool {
-	if o.came == nil {
-		return false
+// write makes the manifest.
+func (o *Out) write() (*os.File, error) {
+	if o.err != nil {
+		return nil, o.err
 	}
-	signal.Stop(o.came) // what has come so far has been delivered when this returns
-	came := len(o.came) > 0
-	o.came = nil
-	return came
+	for fd := range o.fds {
+		if fd <= 2 {
+			return nil, fmt.Errorf("write the manifest: descriptor %d is always inherited and cannot be handed over", fd)
+		}
+	}
+	m := manifest{Version: manifestVersion, PID: os.Getpid(), From: o.From, Sections: o.sections, FDs: slices.Collect(maps.Keys(o.fds))}
+	b, err := json.Marshal(m)
+	if err == nil && len(b) > maxSize {
+		err = fmt.Errorf("%d bytes are more than the limit of %d", len(b), maxSize)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the manifest: %w", err)
+	}
+	f, err := memoryFile()
+	if err != nil {
+		return nil, fmt.Errorf("write the manifest: %w", err)
+	}
+	_, err = f.WriteAt(b, 0)
+	if err == nil {
+		err = trusted(int(f.Fd())) // as the new image will ask, when it is too late
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write the manifest: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// temporary makes a file without a name, with mode 0600. Root makes it where nobody else can give it a second name.
+func temporary() (*os.File, error) {
+	dir := ""
+	if os.Geteuid() == 0 {
+		dir = "/var/run"
+	}
+	f, err := os.CreateTemp(dir, ".socket_vmnet2-*") // made anew (O_EXCL), mode 0600
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }

@@ -10,9 +10,13 @@
 package metrics
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +25,9 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
+
+// maxClients is how many clients have series of their own: those with the lowest IDs. The totals have the others as well.
+const maxClients = 256
 
 // maxScrapes is how many may run at once. More are answered with 503.
 const maxScrapes = 8
@@ -48,60 +55,59 @@ func (l errorLog) Println(v ...any) {
 // A collector makes metrics of a description.
 type collector struct {
 	describe func() status.Status
+	limit    int // maxClients; tests have less
 
-	mu      sync.Mutex
-	clients clients
+	mu    sync.Mutex
+	names map[uint64]names // of the clients with series of their own, from one scrape to the next
 }
 
+// names are the labels of a client. Once they are not empty they stay, since each new value is a new series.
+type names struct{ name, mac string }
+
 func newCollector(describe func() status.Status) *collector {
-	return &collector{describe: describe, clients: newClients()}
+	return &collector{describe: describe, limit: maxClients}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, f := range families {
-		ch <- f.desc
+		ch <- f.desc()
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	st := c.describe()
-	out := output{ch}
-	out.daemon(&st)
-	out.network(&st.Network)
-	out.totals(&st)
+	s := &scrape{Status: c.describe()}
+	s.clients = c.clients(s.Clients)
+	absent := map[string]bool{"dhcp": s.Network.DHCP == nil, "usernet": s.Network.Usernet == nil, "vmnet": s.Network.Vmnet == nil}
+	for _, f := range families {
+		if kind, _, _ := strings.Cut(f.name, "_"); absent[kind] {
+			continue
+		}
+		desc := f.desc()
+		f.series(s, func(v float64, labels ...string) {
+			for i, l := range labels {
+				labels[i] = clean(l)
+			}
+			ch <- prometheus.MustNewConstMetric(desc, f.kind, v, labels...)
+		})
+	}
+}
+
+// clients are those of all that have series of their own, with what they are called.
+func (c *collector) clients(all []status.Client) []client {
+	all = slices.SortedFunc(slices.Values(all), func(a, b status.Client) int { return cmp.Compare(a.ID, b.ID) })
+	own := make([]client, min(len(all), c.limit))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.clients.collect(out, st.Clients)
-}
-
-// output takes metrics.
-type output struct{ ch chan<- prometheus.Metric }
-
-// put adds a series of f. Labels may come from guests.
-func (o output) put(f *family, v float64, labels ...string) {
-	for i, l := range labels {
-		labels[i] = clean(l)
+	known := c.names
+	c.names = make(map[uint64]names, len(own))
+	for i := range own {
+		x := &all[i]
+		n := known[x.ID]
+		n.name, n.mac = cmp.Or(n.name, clean(x.Name), clean(x.Hostname)), cmp.Or(n.mac, clean(x.MAC))
+		c.names[x.ID] = n
+		own[i] = client{x, []string{strconv.FormatUint(x.ID, 10), n.name, n.mac}}
 	}
-	o.ch <- prometheus.MustNewConstMetric(f.desc, f.kind, v, labels...)
-}
-
-// count adds a counter.
-func (o output) count(f *family, v uint64, labels ...string) { o.put(f, float64(v), labels...) }
-
-// reasons adds a counter for each reason, behind labels.
-func (o output) reasons(f *family, drops map[string]uint64, labels ...string) {
-	for reason, n := range byReason(drops) {
-		o.count(f, n, append(append([]string{}, labels...), reason)...)
-	}
-}
-
-// flag adds 1 for true.
-func (o output) flag(f *family, v bool, labels ...string) {
-	n := 0.0
-	if v {
-		n = 1
-	}
-	o.put(f, n, labels...)
+	return own
 }

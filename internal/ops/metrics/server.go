@@ -18,20 +18,22 @@ const Path = "/metrics"
 // Listen takes the port.
 func Listen(at netip.AddrPort) (*net.TCPListener, error) {
 	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+	if err == nil {
+		return ln, nil
+	}
+	why := ""
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("listen for metrics at %s: another program uses that port; end it or give --metrics-listen another port: %w", at, err)
+		why = "another program uses that port; end it or give --metrics-listen another port: "
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("listen for metrics at %s: this user may not use that port; give --metrics-listen one above 1023: %w", at, err)
+		why = "this user may not use that port; give --metrics-listen one above 1023: "
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("listen for metrics at %s: this host does not have that address: %w", at, err)
-	case err != nil:
-		return nil, fmt.Errorf("listen for metrics at %s: %w", at, err)
+		why = "this host does not have that address: "
 	}
-	return ln, nil
+	return nil, fmt.Errorf("listen for metrics at %s: %s%w", at, why, err)
 }
 
-// Alone has the metrics, which h answers with, be all that there is at a port: whoever connects to it can read and change nothing
+// Alone has the metrics, which h answers with, be all that there is at a port: a program that connects to it can read and change nothing
 // else. With anyHost it is not looked at what name it is asked by.
 func Alone(h http.Handler, anyHost bool) http.Handler {
 	mux := http.NewServeMux()
@@ -45,7 +47,7 @@ func Alone(h http.Handler, anyHost bool) http.Handler {
 	return byAddress(mux)
 }
 
-// byAddress refuses requests by a name. A web page whose author has his own name lead to 127.0.0.1 would else read the metrics: to
+// byAddress refuses requests by a name. A web page could else have a name of its author's lead to 127.0.0.1 and read the metrics: to
 // the browser they would be of that site.
 func byAddress(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

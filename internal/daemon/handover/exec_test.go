@@ -11,8 +11,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,7 +34,14 @@ const patience = 20 * time.Second
 const role = "HANDOFF_TEST_ROLE"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == CheckArgument { // as the new program
+		syscall.Exit(newProgram()) // the race detector would have os.Exit wait for a second
+	}
 	switch os.Getenv(role) {
+	case "path":
+		path, err := StartPath(os.Args[0])
+		fmt.Print(path, " ", err)
+		syscall.Exit(0)
 	case "old":
 		os.Exit(oldImage())
 	case "new":
@@ -98,12 +105,12 @@ func oldImage() int {
 		c  syscall.Conn
 		to *int
 	}{{ln, &th.Listener}, {conn, &th.Conn}, {dgram, &th.Datagram}, {lock, &th.Lock}, {pipe, &th.Pipe}, {rest, &th.Rest}} {
-		*x.to = must(o.Conn(x.c))
+		*x.to = o.Conn(x.c)
 	}
 	o.FD(-1) // none
 	th.Unlisted = int(unlisted.Fd())
 	o.From = "v1"
-	fine(o.Put("things", th))
+	o.Put("things", th)
 	_ = os.Setenv(role, "new")
 	fine(Exec(&o, os.Args[0+2], os.Args, append(os.Environ(), envName+"=stale")))
 	return 1
@@ -116,7 +123,7 @@ func newImage() int {
 	fine(in.Get("things", &th))
 	r := report{
 		PID: os.Getpid(), Argv: os.Args, From: in.From(), Section: th.Dir,
-		NoSection: errors.Is(in.Get("none", new(int)), errNoSection), Inherited: openToChildren(),
+		NoSection: in.Get("none", new(int)) != nil, Inherited: openToChildren(),
 	}
 	_, r.Env = os.LookupEnv(envName)
 	again, err := Inherited()
@@ -193,7 +200,7 @@ func TestExec(t *testing.T) {
 	assert.False(t, r.Env)
 	assert.False(t, r.Again)
 	assert.Contains(t, r.Unlisted, "was not handed over")
-	assert.Regexp(t, `take descriptor \d+ over as a connection: .*not a socket|socket operation on non-socket`, r.Later)
+	assert.Regexp(t, `take descriptor \d+ over: .*not a socket|socket operation on non-socket`, r.Later)
 	assert.Equal(t, unix.EBADF.Error(), r.Left)
 
 	lock, err := os.Open(dir + "/lock")
@@ -220,16 +227,13 @@ func TestExecFails(t *testing.T) {
 	defer b.Close()
 	var before, after unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	came := make(chan os.Signal, 1)
-	signal.Notify(came, syscall.SIGTERM)
-	defer signal.Stop(came)
+	came := Signals()
 	open := openToChildren()
 	for range 2 {
 		var o Out
-		fd, err := o.Conn(a)
-		require.NoError(t, err)
-		require.NoError(t, o.Put("x", 1))
-		err = Exec(&o, "/nowhere/at/all", []string{"x"}, os.Environ())
+		fd := o.Conn(a)
+		o.Put("x", 1)
+		err := Exec(&o, "/nowhere/at/all", []string{"x"}, os.Environ())
 		require.EqualError(t, err, "exec /nowhere/at/all: no such file or directory")
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		require.NoError(t, err)
@@ -259,13 +263,8 @@ func TestExecRefuses(t *testing.T) {
 	}{
 		{"number that is not open", func() *Out { o := &Out{}; o.FD(987654); return o }, "hand over descriptor 987654: bad file descriptor"},
 		{"stderr", func() *Out { o := &Out{}; o.FD(2); return o }, "descriptor 2 is always inherited"},
-		{"too much", func() *Out {
-			o := &Out{}
-			for fd := range maxFDs + 1 {
-				o.fds = append(o.fds, fd+3)
-			}
-			return o
-		}, "with 65537 descriptors are more than the limits"},
+		{"closed file", func() *Out { o := &Out{}; o.Conn(a); return o }, "hand over a descriptor: use of closed file"},
+		{"no JSON", func() *Out { o := &Out{}; o.Put("x", func() {}); return o }, "section x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			open := openToChildren()
@@ -273,10 +272,6 @@ func TestExecRefuses(t *testing.T) {
 			assert.Equal(t, open, openToChildren())
 		})
 	}
-	var o Out
-	_, err = o.Conn(a)
-	require.ErrorContains(t, err, "hand over a descriptor: use of closed file")
-	require.ErrorContains(t, o.Put("x", func() {}), "section x")
 }
 
 // TestNoChildInherits starts children all the while descriptors are handed over, which fails each time.
@@ -298,8 +293,7 @@ func TestNoChildInherits(t *testing.T) {
 	wg.Go(func() {
 		for ; ctx.Err() == nil; execs.Add(1) {
 			var o Out
-			_, err := o.Conn(f)
-			assert.NoError(t, err)
+			o.Conn(f)
 			assert.Error(t, Exec(&o, dir, []string{"x"}, nil))
 		}
 	})
@@ -312,9 +306,8 @@ func TestNoChildInherits(t *testing.T) {
 
 // againAndAgain replaces itself by itself until a stop signal comes, which ends it in order.
 func againAndAgain() int {
-	time.Sleep(30 * time.Millisecond) // a long start, in which nobody has asked for signals
-	came := make(chan os.Signal, 2)
-	signal.Notify(came, stopSignals...)
+	time.Sleep(30 * time.Millisecond) // a long start, in which signals are not asked for
+	came := Signals()
 	_, err := Inherited()
 	fine(err)
 	if len(os.Args) == 1 { // the first image
@@ -335,7 +328,7 @@ func againAndAgain() int {
 	}
 	err = Exec(&o, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ())
 	if errors.Is(err, ErrStopping) {
-		<-came // it has been delivered to everybody who asked
+		<-came
 		return inOrder
 	}
 	fine(err)
@@ -380,7 +373,7 @@ func TestStopSignalDuringExec(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d ended at once, %d in order, %d signals were lost", deadly, rounds, rounds-deadly, lost)
-	if holds() {
+	if runtime.GOOS == "linux" { // elsewhere it was not tried
 		assert.Zero(t, lost)
 	}
 }
@@ -399,8 +392,7 @@ func earlySignal() int {
 		fine(Exec(&Out{}, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ()))
 	}
 	fine(syscall.Kill(os.Getpid(), syscall.SIGTERM))
-	came := make(chan os.Signal, 2)
-	signal.Notify(came, stopSignals...)
+	came := Signals()
 	_, err := Inherited()
 	fine(err)
 	select {
@@ -411,18 +403,16 @@ func earlySignal() int {
 	}
 }
 
-// TestErrStopping: a signal that came before the exec reaches those who asked for it, and there is no exec. Later ones reach them
-// as before.
+// TestErrStopping: a signal that came before the exec is in the channel, and there is no exec. So are later ones.
 func TestErrStopping(t *testing.T) {
-	came := make(chan os.Signal, 1)
-	signal.Notify(came, stopSignals...)
-	defer signal.Stop(came)
+	came := Signals()
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
 		var o Out
 		o.Watch()
 		require.NoError(t, syscall.Kill(os.Getpid(), s))
 		require.Equal(t, s, <-came)
 		require.ErrorIs(t, Exec(&o, "/nowhere", []string{"x"}, nil), ErrStopping)
+		require.Equal(t, s, <-came)
 		require.NoError(t, syscall.Kill(os.Getpid(), s))
 		require.Equal(t, s, <-came)
 	}
@@ -444,7 +434,7 @@ func manifestFile(t *testing.T, content []byte) int {
 
 func encoded(t *testing.T, change func(m *manifest)) []byte {
 	t.Helper()
-	m := manifest{Version: Version, PID: os.Getpid(), From: "v1"}
+	m := manifest{Version: manifestVersion, PID: os.Getpid(), From: "v1"}
 	change(&m)
 	b, err := json.Marshal(m)
 	require.NoError(t, err)
@@ -497,12 +487,11 @@ func TestInheritedRefuses(t *testing.T) {
 			b := encoded(t, good)
 			return strconv.Itoa(manifestFile(t, b[:len(b)-1]))
 		}, "read the manifest: unexpected end"},
-		{"another version", with(func(m *manifest) { m.Version = 2 }), "the manifest has version 2, this program reads version 1"},
+		{"another version", with(func(m *manifest) { m.Version = 1 }), "the manifest has version 1, this program reads version 2"},
 		{"another process", with(func(m *manifest) { m.PID = 1 }), "the manifest is for process 1, this is process "},
 		{"descriptor twice", with(func(m *manifest) { m.FDs = []int{7, 7} }), "descriptor 7, which cannot be or is there twice"},
 		{"stdout", with(func(m *manifest) { m.FDs = []int{1} }), "descriptor 1, which cannot be"},
 		{"closed descriptor", with(func(m *manifest) { m.FDs = []int{987654} }), "descriptor 987654, which the manifest lists, is not open"},
-		{"too many descriptors", with(func(m *manifest) { m.FDs = make([]int, maxFDs+1) }), "more than the limit of 65536"},
 		{"itself", func(t *testing.T) string {
 			// The number of the next descriptor is known: it has just been free.
 			fd := manifestFile(t, nil)
@@ -510,7 +499,7 @@ func TestInheritedRefuses(t *testing.T) {
 			_, err := unix.Pwrite(fd, b, 0)
 			require.NoError(t, err)
 			return strconv.Itoa(fd)
-		}, "the manifest lists itself"},
+		}, "which cannot be or is there twice"},
 	}
 	if os.Geteuid() == 0 {
 		cases = append(cases, test{"another user's", func(t *testing.T) string {
@@ -548,21 +537,21 @@ func TestInheritedRefuses(t *testing.T) {
 
 // FuzzDecode: no content makes it panic or lists a descriptor that cannot be.
 func FuzzDecode(f *testing.F) {
-	good, err := json.Marshal(manifest{Version: Version, PID: os.Getpid(), FDs: []int{3, 9}, Sections: map[string]json.RawMessage{"a": []byte("1")}})
+	good, err := json.Marshal(manifest{Version: manifestVersion, PID: os.Getpid(), FDs: []int{4, 9}, Sections: map[string]json.RawMessage{"a": []byte("1")}})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"version":1,"pid":1,"fds":[-1]}`))
+	f.Add([]byte(`{"version":2,"pid":1,"fds":[-1]}`))
 	f.Add([]byte(`{"version":1e9}`))
 	f.Add([]byte("null"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := decode(b)
+		m, err := decode(b, 3)
 		if err != nil {
 			return
 		}
 		slices.Sort(m.FDs)
-		if len(slices.Compact(slices.Clone(m.FDs))) != len(m.FDs) || len(m.FDs) > 0 && m.FDs[0] <= 2 || m.PID != os.Getpid() {
+		if len(slices.Compact(slices.Clone(m.FDs))) != len(m.FDs) || len(m.FDs) > 0 && m.FDs[0] <= 3 || m.PID != os.Getpid() {
 			t.Errorf("%q gives %+v", b, m)
 		}
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package handover
 
 import (
 	"bytes"
@@ -11,13 +11,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -27,8 +27,8 @@ const (
 	CheckArgument = "--upgrade-check"
 	// checkName is the name under which the program is called for that: the new one, which has options of its own.
 	checkName = "socket_vmnet2"
-	// checkTime is how long that may take.
-	checkTime = 2 * time.Second
+	// CheckTime is how long that may take.
+	CheckTime = 2 * time.Second
 	// checkTries is how often a program is tried that takes longer. The first time it comes from the disk, and macOS looks at a
 	// program that was never started there before it lets it run.
 	checkTries = 2
@@ -41,13 +41,15 @@ const (
 	maxQuestion = 16 << 20
 )
 
-// A question is what the child gets on stdin.
-type question struct {
-	Manifest int      `json:"manifest"` // version of the manifest that it would get
-	Nonce    string   `json:"nonce"`
-	Argv     []string `json:"argv"`            // the daemon's command line
-	POSIXLY  bool     `json:"posixly_correct"` // whether that is in the daemon's environment: argv means something else then
-	State    []byte   `json:"state"`           // content of the state file, empty if there is none
+// A Question is what the new program has to understand. It gets it on stdin.
+type Question struct {
+	Argv    []string `json:"argv"`            // the daemon's command line
+	POSIXLY bool     `json:"posixly_correct"` // POSIXLY_CORRECT is in the daemon's environment: argv means something else then
+	State   []byte   `json:"state"`           // content of the state file, empty if there is none
+
+	// Check fills these in.
+	Manifest int    `json:"manifest"` // version of the manifest that it would get
+	Nonce    string `json:"nonce"`
 }
 
 // An answer is what it writes to stdout.
@@ -62,24 +64,12 @@ func proof(nonce string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CheckOptions are what the new program has to understand.
-type CheckOptions struct {
-	Argv    []string // of the daemon
-	POSIXLY bool     // POSIXLY_CORRECT is in its environment
-	State   []byte   // content of its state file, empty if there is none
-	// Time is checkTime if it is zero.
-	Time time.Duration
-}
-
 // Check runs b as a child that only checks, and returns the version it says it has. The child has a process group of its
 // own, an empty environment, no descriptors but stdin, stdout and stderr, and is killed when the time is over; then it has a
 // second try. A *Refusal says why b will not do.
-func Check(ctx context.Context, b *Binary, o CheckOptions) (version string, err error) {
-	if o.Time == 0 {
-		o.Time = checkTime
-	}
+func Check(ctx context.Context, b *binary, q Question, limit time.Duration) (version string, err error) {
 	for range checkTries {
-		version, err = check(ctx, b, o)
+		version, err = check(ctx, b, q, limit)
 		if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != CodeSlow {
 			break
 		}
@@ -88,32 +78,32 @@ func Check(ctx context.Context, b *Binary, o CheckOptions) (version string, err 
 }
 
 // check tries once.
-func check(ctx context.Context, b *Binary, o CheckOptions) (version string, err error) {
-	nonce := rand.Text()
-	in, err := json.Marshal(question{Manifest: handover.Version, Nonce: nonce, Argv: o.Argv, POSIXLY: o.POSIXLY, State: o.State})
+func check(ctx context.Context, b *binary, q Question, limit time.Duration) (version string, err error) {
+	q.Manifest, q.Nonce = manifestVersion, rand.Text()
+	in, err := json.Marshal(q)
 	if err != nil {
 		return "", refusef(CodeFailed, "ask the new program: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, o.Time)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c := command(limited, b.Resolved)
 	c.Stdin = bytes.NewReader(in)
 	stdout, stderr := &output{}, &output{}
 	c.Stdout, c.Stderr = stdout, stderr
 	err = c.Run()
-	if errors.Is(err, exec.ErrWaitDelay) { // somebody of its process group still has its output
+	if errors.Is(err, exec.ErrWaitDelay) { // another one of its process group still has its output
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	}
 	switch {
 	case ctx.Err() != nil:
 		return "", refusef(CodeStopping, "the daemon is being stopped: %w", ctx.Err())
 	case limited.Err() != nil:
-		return "", refusef(CodeSlow, "the new program %s did not answer within %v, twice%s", b.Path, o.Time, stderr.quote())
+		return "", refusef(CodeSlow, "the new program %s did not answer within %v, twice%s", b.Path, limit, stderr.quote())
 	case err != nil:
 		return "", refusef(CodeCheck, "the new program %s refuses to take over, or cannot: %w%s", b.Path, err, stderr.quote())
 	}
 	var a answer
-	if json.Unmarshal(stdout.b, &a) != nil || a.Proof != proof(nonce) || a.Version == "" {
+	if json.Unmarshal(stdout.b, &a) != nil || a.Proof != proof(q.Nonce) || a.Version == "" {
 		return "", refusef(CodeCheck, "%s is not a program that can take over: it did not answer as one%s", b.Path, stderr.quote())
 	}
 	return printable.Line(a.Version, 100), nil
@@ -126,7 +116,7 @@ func command(ctx context.Context, path string) *exec.Cmd {
 	c.Env = []string{} // not nil, which is ours
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
-	c.WaitDelay = time.Second // for those who hold its output
+	c.WaitDelay = time.Second // for those that hold its output
 	return c
 }
 
@@ -149,5 +139,36 @@ func (o *output) quote() string {
 	return "; it says: " + text
 }
 
-// describe says what a check has found wrong.
-func describe(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }
+var errNoQuestion = errors.New("read what to check: no question was asked; the option is for a daemon that is being upgraded")
+
+// Answer is check mode: it reads the question of the running daemon from in and writes the answer of this program, which has that
+// version, to out. An error, as understands may return one, means that this program cannot take over; the caller says why on stderr and
+// exits with 1.
+func Answer(in io.Reader, out io.Writer, version string, understands func(*Question) error) error {
+	b, err := io.ReadAll(io.LimitReader(in, maxQuestion+1))
+	var q Question
+	switch {
+	case err != nil:
+	case len(b) > maxQuestion:
+		err = fmt.Errorf("more than %d bytes", maxQuestion)
+	case len(bytes.TrimSpace(b)) == 0:
+		return errNoQuestion
+	default:
+		err = json.Unmarshal(b, &q)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("read what to check: %w", err)
+	case q.Nonce == "":
+		return errNoQuestion
+	case q.Manifest != manifestVersion:
+		return fmt.Errorf("the running daemon hands over with version %d of the manifest, this program reads version %d: stop and start it",
+			q.Manifest, manifestVersion)
+	case len(q.Argv) == 0:
+		return errors.New("read what to check: no command line")
+	}
+	if err := understands(&q); err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(answer{Proof: proof(q.Nonce), Version: version})
+}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package handover
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,25 +19,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
-
-// TestMain makes this test binary the new program when it is asked as one.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == CheckArgument {
-		syscall.Exit(newProgram()) // the race detector would have os.Exit wait for a second
-	}
-	if os.Getenv("UPGRADE_TEST_START_PATH") != "" {
-		path, err := StartPath(os.Args[0])
-		fmt.Print(path, " ", err)
-		syscall.Exit(0)
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // behaviour is what newProgram reads beside itself: its environment is empty.
 type behaviour struct {
@@ -77,7 +61,7 @@ func newProgram() int {
 			fmt.Fprintln(os.Stderr, line)
 		}
 		return 0
-	case b.Orphan: // somebody else keeps the output open
+	case b.Orphan: // another process keeps the output open
 		c := exec.Command("/bin/sleep", "3600")
 		c.Stdout, c.Stderr = os.Stdout, os.Stderr
 		if err := c.Start(); err != nil {
@@ -89,23 +73,16 @@ func newProgram() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	err = Answer(os.Stdin, os.Stdout, Checks{
-		Version: "v2",
-		Argv: func(argv []string, posixly bool) error {
-			if b.Argv != "" && strings.Contains(strings.Join(argv, " "), b.Argv) {
-				return errors.New("unknown option " + b.Argv)
-			}
-			if posixly {
-				return errors.New("POSIXLY_CORRECT is set")
-			}
-			return nil
-		},
-		State: func(content []byte) error {
-			if b.State != "" && b.State != string(content) {
-				return fmt.Errorf("version %s is not known", content)
-			}
-			return nil
-		},
+	err = Answer(os.Stdin, os.Stdout, "v2", func(q *Question) error {
+		switch {
+		case b.Argv != "" && strings.Contains(strings.Join(q.Argv, " "), b.Argv):
+			return errors.New("unknown option " + b.Argv)
+		case q.POSIXLY:
+			return errors.New("POSIXLY_CORRECT is set")
+		case b.State != "" && b.State != string(q.State):
+			return fmt.Errorf("version %s is not known", q.State)
+		}
+		return nil
 	})
 	if err == nil && b.Exit1 {
 		err = errors.New("after all not")
@@ -137,7 +114,7 @@ func surroundings() error {
 }
 
 // program is this test binary, at a path of its own, with that behaviour.
-func program(t *testing.T, b behaviour) *Binary {
+func program(t *testing.T, b behaviour) *binary {
 	t.Helper()
 	dir := ownDir(t)
 	self, err := os.Executable()
@@ -175,6 +152,12 @@ func shut(t *testing.T) {
 	}
 }
 
+// asked is q about a daemon.
+func asked(q Question) Question {
+	q.Argv = []string{"socket_vmnet2", "/s"}
+	return q
+}
+
 func TestCheck(t *testing.T) {
 	shut(t)
 	a, b, err := os.Pipe()
@@ -184,34 +167,32 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		is   behaviour
-		o    CheckOptions
-		code code // empty: it is accepted
+		q    Question
+		time time.Duration // patience if it is zero
+		code code          // empty: it is accepted
 		text string
 	}{
-		{"good", behaviour{}, CheckOptions{}, "", ""},
-		{"with state", behaviour{State: "1"}, CheckOptions{State: []byte("1")}, "", ""},
-		{"much state", behaviour{}, CheckOptions{State: []byte(strings.Repeat("x", 4<<20))}, "", ""},
-		{"unknown state", behaviour{State: "1"}, CheckOptions{State: []byte("2")}, CodeCheck, "it says: the daemon's state: version 2 is not known"},
-		{"unknown option", behaviour{Argv: "--new"}, CheckOptions{Argv: []string{"d", "--new", "/s"}}, CodeCheck, "the daemon's command line: unknown option --new"},
-		{"environment counts", behaviour{}, CheckOptions{POSIXLY: true}, CodeCheck, "POSIXLY_CORRECT is set"},
-		{"crash", behaviour{Crash: true}, CheckOptions{}, CodeCheck, "refuses to take over, or cannot: exit status 2"},
-		{"no answer", behaviour{Silent: true}, CheckOptions{}, CodeCheck, "is not a program that can take over"},
-		{"wrong proof", behaviour{Wrong: true}, CheckOptions{}, CodeCheck, "is not a program that can take over"},
-		{"echo", behaviour{Echo: true}, CheckOptions{}, CodeCheck, "is not a program that can take over"},
-		{"flood", behaviour{Flood: true}, CheckOptions{}, CodeCheck, "is not a program that can take over"},
-		{"good answer, bad end", behaviour{Exit1: true}, CheckOptions{}, CodeCheck, "after all not"},
-		{"hangs once", behaviour{HangOnce: true}, CheckOptions{Time: 2 * time.Second}, "", ""},
-		{"hangs", behaviour{Hang: true}, CheckOptions{Time: 300 * time.Millisecond}, CodeSlow, "did not answer within 300ms, twice"},
+		{"good", behaviour{}, Question{}, 0, "", ""},
+		{"with state", behaviour{State: "1"}, Question{State: []byte("1")}, 0, "", ""},
+		{"much state", behaviour{}, Question{State: []byte(strings.Repeat("x", 4<<20))}, 0, "", ""},
+		{"unknown state", behaviour{State: "1"}, Question{State: []byte("2")}, 0, CodeCheck, "it says: version 2 is not known"},
+		{"unknown option", behaviour{Argv: "--new"}, Question{Argv: []string{"d", "--new", "/s"}}, 0, CodeCheck, "it says: unknown option --new"},
+		{"environment counts", behaviour{}, Question{POSIXLY: true}, 0, CodeCheck, "POSIXLY_CORRECT is set"},
+		{"crash", behaviour{Crash: true}, Question{}, 0, CodeCheck, "refuses to take over, or cannot: exit status 2"},
+		{"no answer", behaviour{Silent: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
+		{"wrong proof", behaviour{Wrong: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
+		{"echo", behaviour{Echo: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
+		{"flood", behaviour{Flood: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
+		{"good answer, bad end", behaviour{Exit1: true}, Question{}, 0, CodeCheck, "after all not"},
+		{"hangs once", behaviour{HangOnce: true}, Question{}, 2 * time.Second, "", ""},
+		{"hangs", behaviour{Hang: true}, Question{}, 300 * time.Millisecond, CodeSlow, "did not answer within 300ms, twice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bin := program(t, c.is)
-			if c.o.Time == 0 {
-				c.o.Time = patience
+			if c.q.Argv == nil {
+				c.q = asked(c.q)
 			}
-			if c.o.Argv == nil {
-				c.o.Argv = []string{"socket_vmnet2", "/s"}
-			}
-			version, err := Check(t.Context(), bin, c.o)
+			version, err := Check(t.Context(), bin, c.q, cmp.Or(c.time, patience))
 			if c.code == "" {
 				require.NoError(t, err)
 				assert.Equal(t, "v2", version)
@@ -220,11 +201,11 @@ func TestCheck(t *testing.T) {
 			r, ok := errors.AsType[*Refusal](err)
 			require.True(t, ok, "%v", err)
 			assert.Equal(t, c.code, r.Code)
-			assert.Contains(t, r.Text, c.text)
-			assert.Contains(t, r.Text, bin.Path)
-			assert.Less(t, len(r.Text), 2000)
-			assert.NotContains(t, r.Text, "\x1b")
-			assert.NotContains(t, r.Text, "\n")
+			assert.Contains(t, r.Error(), c.text)
+			assert.Contains(t, r.Error(), bin.Path)
+			assert.Less(t, len(r.Error()), 2000)
+			assert.NotContains(t, r.Error(), "\x1b")
+			assert.NotContains(t, r.Error(), "\n")
 		})
 	}
 }
@@ -241,11 +222,11 @@ func TestCheckForeign(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(ownDir(t), "program")
 			require.NoError(t, os.WriteFile(path, []byte(c.content), 0o700))
-			_, err := Check(t.Context(), &Binary{Path: path, Resolved: path}, CheckOptions{Argv: []string{"socket_vmnet2", "/s"}, Time: patience})
+			_, err := Check(t.Context(), &binary{Path: path, Resolved: path}, asked(Question{}), patience)
 			r, ok := errors.AsType[*Refusal](err)
 			require.True(t, ok, "%v", err)
 			assert.Equal(t, CodeCheck, r.Code)
-			assert.Contains(t, r.Text, c.text)
+			assert.Contains(t, r.Error(), c.text)
 		})
 	}
 }
@@ -253,7 +234,7 @@ func TestCheckForeign(t *testing.T) {
 // TestCheckKillsAll: what the child has started dies with it, and the answer does not wait for it.
 func TestCheckKillsAll(t *testing.T) {
 	b := program(t, behaviour{Orphan: true})
-	_, err := Check(t.Context(), b, CheckOptions{Argv: []string{"socket_vmnet2", "/s"}, Time: patience})
+	_, err := Check(t.Context(), b, asked(Question{}), patience)
 	require.Error(t, err)
 	content, err := os.ReadFile(b.Path + ".orphan")
 	require.NoError(t, err)
@@ -272,25 +253,25 @@ func TestCheckStopped(t *testing.T) {
 	b := program(t, behaviour{Hang: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err := Check(ctx, b, CheckOptions{Argv: []string{"socket_vmnet2", "/s"}, Time: time.Hour})
+	_, err := Check(ctx, b, asked(Question{}), time.Hour)
 	r, ok := errors.AsType[*Refusal](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, CodeStopping, r.Code)
 }
 
 func TestAnswerRefuses(t *testing.T) {
-	good := question{Manifest: 1, Nonce: "n", Argv: []string{"d"}}
+	good := Question{Manifest: manifestVersion, Nonce: "n", Argv: []string{"d"}}
 	for _, c := range []struct {
 		name string
-		in   func(q *question)
+		in   func(q *Question)
 		raw  string
 		want string
 	}{
 		{"nothing", nil, "", "no question was asked"},
 		{"no JSON", nil, "x", "invalid character"},
-		{"no nonce", func(q *question) { q.Nonce = "" }, "", "no question was asked"},
-		{"another manifest", func(q *question) { q.Manifest = 2 }, "", "version 2 of the manifest, this program reads version 1: stop and start it"},
-		{"no argv", func(q *question) { q.Argv = nil }, "", "no command line"},
+		{"no nonce", func(q *Question) { q.Nonce = "" }, "", "no question was asked"},
+		{"another manifest", func(q *Question) { q.Manifest = 1 }, "", "version 1 of the manifest, this program reads version 2: stop and start it"},
+		{"no argv", func(q *Question) { q.Argv = nil }, "", "no command line"},
 		{"too long", nil, strings.Repeat("x", maxQuestion+1), "more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -303,9 +284,7 @@ func TestAnswerRefuses(t *testing.T) {
 				raw = string(b)
 			}
 			var out strings.Builder
-			err := Answer(strings.NewReader(raw), &out, Checks{
-				Version: "v2", Argv: func([]string, bool) error { return nil }, State: func([]byte) error { return nil },
-			})
+			err := Answer(strings.NewReader(raw), &out, "v2", func(*Question) error { return nil })
 			require.ErrorContains(t, err, c.want)
 			assert.Empty(t, out.String())
 		})
@@ -315,21 +294,17 @@ func TestAnswerRefuses(t *testing.T) {
 // FuzzAnswer: whatever comes, check mode ends with an answer to the question or an error.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
-		`{"manifest":1,"nonce":"n","argv":["d","/s"],"state":"e30="}`, `{"manifest":2,"nonce":"n"}`, `{}`, `null`, `[`, ``,
-		`{"manifest":1,"nonce":"n","argv":[""],"posixly_correct":true,"state":"x"}`,
+		`{"manifest":2,"nonce":"n","argv":["d","/s"],"state":"e30="}`, `{"manifest":1,"nonce":"n"}`, `{}`, `null`, `[`, ``,
+		`{"manifest":2,"nonce":"n","argv":[""],"posixly_correct":true,"state":"x"}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var out strings.Builder
 		asked := false
-		err := Answer(strings.NewReader(string(in)), &out, Checks{
-			Version: "v2",
-			Argv: func(argv []string, _ bool) error {
-				asked = len(argv) > 0
-				return nil
-			},
-			State: func([]byte) error { return nil },
+		err := Answer(strings.NewReader(string(in)), &out, "v2", func(q *Question) error {
+			asked = len(q.Argv) > 0
+			return nil
 		})
 		if (err == nil) != (out.Len() > 0) || err == nil && !asked {
 			t.Errorf("%q: %v, %q", in, err, out.String())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package upgrade
+package handover
 
 import (
 	"errors"
@@ -90,9 +90,9 @@ func TestFind(t *testing.T) {
 			}
 			r, ok := errors.AsType[*Refusal](err)
 			require.True(t, ok, "%v", err)
-			assert.Equal(t, c.code, r.Code, r.Text)
-			assert.Contains(t, r.Text, c.text)
-			assert.Contains(t, r.Text, "the new program "+dir)
+			assert.Equal(t, c.code, r.Code, r.Error())
+			assert.Contains(t, r.Error(), c.text)
+			assert.Contains(t, r.Error(), "the new program "+dir)
 		})
 	}
 }
@@ -161,7 +161,7 @@ func TestStartPath(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := &exec.Cmd{Path: c.path, Args: []string{c.argv0}, Dir: dir}
-			cmd.Env = []string{"UPGRADE_TEST_START_PATH=1", "PATH=/nowhere:" + dir + "/current:/bin"}
+			cmd.Env = []string{role + "=path", "PATH=/nowhere:" + dir + "/current:/bin"}
 			out, err := cmd.Output()
 			require.NoError(t, err)
 			got, _, _ := strings.Cut(string(out), " ")

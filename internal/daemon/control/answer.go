@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// writeTime is how long the rest of an answer may take to write. It is small, so only a client that does not read takes any.
+const writeTime = 2 * time.Second
+
+// An Error is what went wrong, for programs and for people.
+type Error struct {
+	Status int    `json:"-"` // of HTTP
+	Code   string `json:"code"`
+	Text   string `json:"text"`
+}
+
+// Error makes it an error of Ask, whose text is for people.
+func (e *Error) Error() string { return e.Text }
+
+// errorBody is the form of every error.
+type errorBody struct {
+	Error *Error `json:"error"`
+}
+
+// A Handler returns the answer to a request without parameters: a document, or an error. nil: it has answered it.
+type Handler func(w http.ResponseWriter, r *http.Request) any
+
+// ServeHTTP implements http.Handler.
+func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawQuery != "" { // h would not heed it
+		writeAnswer(w, badRequest("bad_query", "%s takes no parameters, and got %s", r.URL.Path, clip(r.URL.RawQuery)))
+	} else if v := h(w, r); v != nil {
+		writeAnswer(w, v)
+	}
+}
+
+// writeAnswer answers with v.
+func writeAnswer(w http.ResponseWriter, v any) {
+	status, b := encode(v)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", fmt.Sprint(len(b)))
+	w.WriteHeader(status)
+	_, _ = w.Write(b)
+}
+
+// encode is v as the body of an answer, with its status. An error is answered as an Error, bytes are a body already.
+func encode(v any) (status int, body []byte) {
+	status = http.StatusOK
+	if err, ok := v.(error); ok {
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			e = &Error{http.StatusInternalServerError, "failed", err.Error()}
+		}
+		status, v = e.Status, errorBody{e}
+	}
+	if body, ok := v.([]byte); ok {
+		return status, body
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return encode(&Error{http.StatusInternalServerError, "internal", fmt.Sprintf("the answer cannot be written: %v", err)})
+	}
+	return status, append(body, '\n')
+}
+
+// Answer answers the request that came by c, which a handler or the image before has kept, with v as a Handler does, and closes c. It
+// does nothing if c is nil.
+func Answer(c *net.UnixConn, v any) {
+	if c == nil {
+		return
+	}
+	status, b := encode(v)
+	resp := http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}},
+		ContentLength: int64(len(b)), Body: io.NopCloser(bytes.NewReader(b)), Close: true,
+	}
+	_ = c.SetDeadline(time.Now().Add(writeTime))
+	_ = resp.Write(c)
+	_ = c.Close()
+}
+
+func badRequest(code, format string, args ...any) *Error {
+	return &Error{http.StatusBadRequest, code, fmt.Sprintf(format, args...)}
+}
+
+// readJSON decodes the body of r into v, a pointer to a struct, of which all members are known and nothing follows.
+func readJSON(r *http.Request, v any) *Error {
+	b, err := io.ReadAll(r.Body)
+	switch large := (*http.MaxBytesError)(nil); {
+	case errors.As(err, &large):
+		return &Error{http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is larger than %d bytes", large.Limit)}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &Error{http.StatusRequestTimeout, "timeout", fmt.Sprintf("the body did not come within %v", headerTime)}
+	case err != nil:
+		return badRequest("bad_body", "the body cannot be read: %v", err)
+	}
+	if err := decode(b, v); err != nil {
+		return badRequest("bad_json", "%v", err)
+	}
+	return nil
+}
+
+// decode is what readJSON takes. Its error tells what is wrong, and where.
+func decode(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil {
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		err = errors.New("something follows the JSON object")
+	}
+	return fmt.Errorf("the body is no such JSON object, at byte %d: %s", d.InputOffset(), clip(strings.TrimPrefix(err.Error(), "json: ")))
+}
+
+// clip shortens what a client sent, for a message to it.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	n := most
+	for n > most-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.ToValidUTF8(s[:n], "�") + "…"
+}
