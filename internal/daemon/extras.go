@@ -118,9 +118,8 @@ func (e *extras) open() (err error) {
 // trust is whose sockets are served.
 func (e *extras) trust() dgram.Trust {
 	return dgram.Trust{
-		AllowUIDs:   e.d.cfg.AllowUIDs,
-		Own:         slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
-		ReplySocket: runtime.GOOS == "darwin",
+		AllowUIDs: e.d.cfg.AllowUIDs,
+		Own:       slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
 	}
 }
 

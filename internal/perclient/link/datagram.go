@@ -62,8 +62,8 @@ type DatagramOptions struct {
 // A User is a user with a group.
 type User struct{ UID, GID uint32 }
 
-// NewDatagram takes over conn, which must be a connected datagram socket. Its buffers are set.
-func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
+// newDatagram takes over conn, which must be a connected datagram socket. Its buffers are set.
+func newDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	if o.MaxFrame == 0 {
 		o.MaxFrame = mmsg.MaxLen
 	}
@@ -76,7 +76,6 @@ func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	err = rc.Control(func(fd uintptr) {
 		d.fd = int(fd)
 		setDatagramBuffers(d.fd)
-		d.from, d.named = onlySender(d.fd)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of client socket: %w", err)
@@ -172,6 +171,7 @@ func (d *Datagram) closeOnce() error {
 // Run hands the client's frames to h until the client is known to have gone (io.EOF), its socket fails, or Shutdown is
 // called (ErrShutdown). What still waits then is read and discarded, for the client not to be blocked by it.
 func (d *Datagram) Run(h Handler) error {
+	_ = d.rc.Control(func(fd uintptr) { d.from, d.named = onlySender(int(fd)) }) // it may have been connected since
 	err := d.readFrames(h)
 	switch f := d.failure.Load(); {
 	case f != nil && interrupted(err):

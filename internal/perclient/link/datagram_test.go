@@ -63,7 +63,7 @@ type runningDatagram struct {
 
 func startDatagram(t *testing.T, conn *net.UnixConn, o DatagramOptions) *runningDatagram {
 	t.Helper()
-	d, err := NewDatagram(conn, o)
+	d, err := newDatagram(conn, o)
 	require.NoError(t, err)
 	r := &runningDatagram{Datagram: d, done: make(chan struct{})}
 	go func() {
@@ -230,7 +230,7 @@ func TestDatagramDeafClient(t *testing.T) {
 
 func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
 	daemon, client := datagramPair(t)
-	d, err := NewDatagram(daemon, DatagramOptions{})
+	d, err := newDatagram(daemon, DatagramOptions{})
 	require.NoError(t, err)
 	fill(t, client)
 	d.Shutdown(DrainStop)
@@ -244,7 +244,7 @@ func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
 
 func TestDatagramHandlerPanics(t *testing.T) {
 	daemon, client := datagramPair(t)
-	d, err := NewDatagram(daemon, DatagramOptions{})
+	d, err := newDatagram(daemon, DatagramOptions{})
 	require.NoError(t, err)
 	fill(t, client)
 	assert.Panics(t, func() { _ = d.Run(panicking{}) })
@@ -256,7 +256,7 @@ func TestDatagramHandlerPanics(t *testing.T) {
 func TestNewDatagramOfAClosedSocket(t *testing.T) {
 	daemon, _ := datagramPair(t)
 	require.NoError(t, daemon.Close())
-	_, err := NewDatagram(daemon, DatagramOptions{})
+	_, err := newDatagram(daemon, DatagramOptions{})
 	assert.ErrorIs(t, err, net.ErrClosed)
 }
 
@@ -267,7 +267,7 @@ func (c *counting) Frames(b frame.Batch) { c.n.Add(int64(b.Len())) }
 
 func TestDatagramAllocatesNothing(t *testing.T) {
 	daemon, client := datagramPair(t)
-	d, err := NewDatagram(daemon, DatagramOptions{})
+	d, err := newDatagram(daemon, DatagramOptions{})
 	require.NoError(t, err)
 	var c counting
 	rc, err := client.SyscallConn()

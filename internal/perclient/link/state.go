@@ -156,7 +156,7 @@ func AttachDatagram(o DatagramOptions, v State) (*Datagram, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := NewDatagram(conn, o)
+	d, err := newDatagram(conn, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("attach a client: %w", err), conn.Close())
 	}

@@ -59,14 +59,11 @@ func (s *Server) refuseBare(c *conn, err error) {
 // adopted makes the link on h, which it takes over from giver.
 func (s *Server) adopted(h handed, t proto.Transport, giver peercred.Peer) (link.Link, error) {
 	o := link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true, As: giverOf(giver)}
+	v := link.State{Socket: link.Descriptor{FD: h.fd}}
 	if h.bound == "" {
-		return s.newLink(h.fd, t, o)
+		return linkOf(t, o, v)
 	}
-	uc, err := link.Descriptor{FD: h.fd}.Conn()
-	if err != nil {
-		return nil, err
-	}
-	return newPending(uc, h.bound, o, s), nil
+	return s.newPending(h.bound, o, v)
 }
 
 // giverOf is in whose name a daemon of root's acts when p hands something over; nil if in its own.

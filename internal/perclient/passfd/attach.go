@@ -35,7 +35,7 @@ func (s *Server) attach(c *conn) {
 		s.refuse(c, err)
 		return
 	}
-	l, err := s.newLink(ours, r.Transport, link.DatagramOptions{})
+	l, err := linkOf(r.Transport, link.DatagramOptions{QueueSize: s.opts.QueueSize}, link.State{Socket: link.Descriptor{FD: ours}})
 	if err != nil {
 		_ = unix.Close(theirs)
 		s.refuse(c, err)
@@ -157,39 +157,20 @@ func (s *Server) Link(v *perclient.Detached) (link.Link, error) {
 	}
 	switch {
 	case v.Link.Waits:
-		conn, err := v.Link.Socket.Conn()
-		if err != nil {
-			return nil, err
-		}
-		p := newPending(conn, v.Client.Path, o, s)
-		p.early.Store(v.Link.Stats.DropClosed)
-		p.at.Store(v.Link.At)
-		return p, nil
+		return s.newPending(v.Client.Path, o, v.Link)
 	case v.Client.Transport == status.PassedStream:
-		return link.AttachStream(link.StreamOptions{QueueSize: o.QueueSize, Shared: o.Shared}, v.Link)
+		return linkOf(proto.Stream, o, v.Link)
 	}
-	return link.AttachDatagram(o, v.Link)
+	return linkOf(proto.Datagram, o, v.Link)
 }
 
-// newLink makes the link on our end of a pair, or, with o saying so, on a descriptor that its sender has as well. It takes fd
-// over.
-func (s *Server) newLink(fd int, t proto.Transport, o link.DatagramOptions) (link.Link, error) {
-	uc, err := link.Descriptor{FD: fd}.Conn()
-	if err != nil {
-		return nil, err
-	}
-	var l link.Link
+// linkOf makes the link of v, whose socket it takes over: our end of a pair, or, with o saying so, a descriptor that its sender has
+// as well.
+func linkOf(t proto.Transport, o link.DatagramOptions, v link.State) (link.Link, error) {
 	if t == proto.Stream {
-		l, err = link.NewStream(uc, link.StreamOptions{QueueSize: s.opts.QueueSize, Shared: o.Shared})
-	} else {
-		o.QueueSize = s.opts.QueueSize
-		l, err = link.NewDatagram(uc, o)
+		return link.AttachStream(link.StreamOptions{QueueSize: o.QueueSize, Shared: o.Shared}, v)
 	}
-	if err != nil {
-		_ = uc.Close()
-		return nil, fmt.Errorf("use the socket: %w", err)
-	}
-	return l, nil
+	return link.AttachDatagram(o, v)
 }
 
 // reply describes the network and a client's port on it.

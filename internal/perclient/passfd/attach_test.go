@@ -348,7 +348,7 @@ func TestReplyOfVmnet(t *testing.T) {
 	ours, theirs, err := proto.Pair(proto.Stream)
 	require.NoError(t, err)
 	defer unix.Close(theirs)
-	l, err := s.newLink(ours, proto.Stream, link.DatagramOptions{})
+	l, err := linkOf(proto.Stream, link.DatagramOptions{}, link.State{Socket: link.Descriptor{FD: ours}})
 	require.NoError(t, err)
 	defer l.Close()
 	assert.Equal(t, proto.Reply{
