@@ -67,7 +67,6 @@ var imports = map[string][]string{
 		"internal/faults", "internal/frame", "internal/network", "internal/peercred", "internal/perclient", "internal/perclient/dgram",
 		"internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd/proto", "internal/status",
 	},
-	"internal/perclient/passfd/client": {"internal/perclient/passfd/proto"},
 	"internal/perclient/passfd/proto":  {},
 	"internal/perclient/watch":         {},
 	// What exists because socket_vmnet did it.
@@ -107,7 +106,7 @@ var imports = map[string][]string{
 	// Testing.
 	"internal/testing/fakeguest": {"internal/frame", "internal/network"},
 	"internal/testing/vnettest": {
-		"internal/frame", "internal/network", "internal/perclient/passfd/client", "internal/perclient/passfd/proto",
+		"internal/frame", "internal/network", "internal/perclient/passfd/proto",
 		"internal/testing/fakeguest",
 	},
 	// Commands.
@@ -115,11 +114,11 @@ var imports = map[string][]string{
 		"internal/compat", "internal/compat/cmdline", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd",
 		"internal/daemon/upgrade", "internal/gateway", "internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet",
 		"internal/ops/install", "internal/ops/render", "internal/ops/selftest", "internal/ops/service", "internal/perclient/capture",
-		"internal/perclient/capture/read", "internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/printable",
+		"internal/perclient/capture/read", "internal/perclient/passfd/proto", "internal/printable",
 		"internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/daemon/lowfd"},
-	"cmd/vmnet-helper":        {"internal/compat", "internal/compat/cmdline", "internal/perclient/passfd/client", "internal/perclient/passfd/proto"},
+	"cmd/vmnet-helper":        {"internal/compat", "internal/compat/cmdline", "internal/perclient/passfd/proto"},
 	"tools/release":           {"internal/ops/codesign"},
 	// Tests.
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
@@ -174,7 +173,7 @@ var direct = map[string]use{
 	"github.com/urfave/cli/v2": {"MIT", []string{"internal/compat/cmdline", "internal/compat", "internal/compat/manual", "cmd/socket_vmnet2"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"internal/ops/doctor", "internal/ops/install", "internal/perclient/link", "internal/perclient/mmsg", "internal/peercred", "internal/perclient/dgram", "internal/compat", "internal/daemon/handover", "internal/daemon/upgrade", "internal/daemon/inherit", "internal/daemon/rundir", "internal/ops/service", "internal/state", "internal/network/vmnet/ffi", "internal/darwinapi", "internal/daemon",
-		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/perclient/passfd/client", "internal/gateway", "internal/network/usernet",
+		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/gateway", "internal/network/usernet",
 		"test/lab/guest", "test/lab", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":            {"Apache-2.0", []string{"internal/gateway"}, []string{"internal/testing/fakeguest"}},

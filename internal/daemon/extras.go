@@ -163,20 +163,19 @@ func (e *extras) run(held <-chan struct{}) {
 
 // detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil, like attach
 // and save.
-func (e *extras) detach() []passfd.Unread {
+func (e *extras) detach() {
 	if e == nil {
-		return nil
+		return
 	}
-	unread := e.passing.Detach()
+	e.passing.Detach()
 	e.running.Wait() // for run, which could undo what follows
 	e.shared.Halt()
-	return unread
 }
 
-// attach goes on with the connections that detach has left.
-func (e *extras) attach(unread []passfd.Unread) {
+// attach goes on after detach.
+func (e *extras) attach() {
 	if e != nil {
-		e.passing.Attach(unread)
+		e.passing.Attach()
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/antispoof"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -38,7 +37,6 @@ const (
 type detached struct {
 	Stopped time.Time            `json:"stopped"` // when the last frame was carried
 	Clients []perclient.Detached `json:"clients"`
-	Unread  []passfd.Unread      `json:"unread,omitempty"`
 	Notes   []string             `json:"notes"` // what does not survive
 
 	gateway       *usernet.Inherited // goes on; nil: there is none, or it ends
@@ -96,7 +94,7 @@ func (d *daemon) detach(ctx context.Context, call *control.Call) (*detached, err
 	d.accept.stop(errHandover)
 	d.control.do((*control.Server).Detach)
 	d.metrics.Detach()
-	v.Unread = d.extras.detach()
+	d.extras.detach()
 	ctx, cancel := context.WithTimeoutCause(ctx, detachTime, fmt.Errorf("it took longer than %v", detachTime))
 	defer cancel()
 	v.Stopped = time.Now()
@@ -151,9 +149,6 @@ func (d *daemon) save(o *handover.Out, v *detached, call *control.Call) (err err
 	}
 	for i := range m.Clients {
 		list(o, m.Clients[i].Descriptors())
-	}
-	for _, u := range m.Unread {
-		o.FD(u.Socket.FD)
 	}
 	if m.Extras, err = d.extras.save(o, d.control); err != nil {
 		return err
@@ -219,7 +214,7 @@ func (d *daemon) attach(v *detached) {
 	for id, err := range d.server.Attach(v.Clients, d.linkOf) {
 		d.log.Warn("a client is lost in the upgrade", "client", id, "error", err)
 	}
-	d.extras.attach(v.Unread)
+	d.extras.attach()
 }
 
 // attachLate serves a client again that did not come to rest in time.

@@ -97,7 +97,7 @@ func (d *daemon) takeGateway(in *handover.In, v *savedGateway) *usernet.Inherite
 	return i
 }
 
-// takeDescriptors takes over those of the clients and of the connections without a request. What has not all of its own is lost.
+// takeDescriptors takes over those of the clients. One that has not all of its own is lost.
 func (d *daemon) takeDescriptors(in *handover.In, m *manifest) {
 	m.Clients = slices.DeleteFunc(m.Clients, func(v perclient.Detached) bool {
 		err := takeAll(in, v.Descriptors())
@@ -105,9 +105,6 @@ func (d *daemon) takeDescriptors(in *handover.In, m *manifest) {
 			d.log.Warn("a client is lost in the upgrade", "client", v.ID, "error", err)
 		}
 		return err != nil
-	})
-	m.Unread = slices.DeleteFunc(m.Unread, func(u passfd.Unread) bool {
-		return takeAll(in, []link.Descriptor{u.Socket}) != nil
 	})
 }
 
