@@ -65,11 +65,10 @@ var imports = map[string][]string{
 	"internal/perclient/mmsg":      {"internal/darwinapi", "internal/frame"},
 	"internal/perclient/passfd": {
 		"internal/faults", "internal/frame", "internal/network", "internal/peercred", "internal/perclient", "internal/perclient/dgram",
-		"internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd/proto", "internal/status",
+		"internal/perclient/link", "internal/perclient/passfd/proto", "internal/status",
 	},
-	"internal/perclient/passfd/client": {"internal/perclient/passfd/proto"},
-	"internal/perclient/passfd/proto":  {},
-	"internal/perclient/watch":         {},
+	"internal/perclient/passfd/proto": {},
+	"internal/perclient/watch":        {},
 	// What exists because socket_vmnet did it.
 	"internal/compat": {
 		"internal/compat/errtext", "internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable", "internal/state",
@@ -104,19 +103,15 @@ var imports = map[string][]string{
 	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/ops/find", "internal/printable"},
 	// Testing.
 	"internal/testing/fakeguest": {"internal/frame", "internal/network"},
-	"internal/testing/vnettest": {
-		"internal/frame", "internal/network", "internal/perclient/passfd/client", "internal/perclient/passfd/proto",
-		"internal/testing/fakeguest",
-	},
+	"internal/testing/vnettest":  {"internal/frame", "internal/network", "internal/perclient/passfd/proto", "internal/testing/fakeguest"},
 	// Commands.
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway", "internal/network",
 		"internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/render", "internal/ops/selftest", "internal/ops/setup",
-		"internal/perclient/capture", "internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/printable",
-		"internal/status",
+		"internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/daemon/lowfd"},
-	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/client", "internal/perclient/passfd/proto"},
+	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/proto"},
 	"tools/release":           {"internal/ops/codesign"},
 	// Tests.
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
@@ -173,7 +168,7 @@ var direct = map[string]use{
 		"internal/daemon/inherit", "internal/daemon/rundir", "internal/darwinapi", "internal/gateway", "internal/hostfs",
 		"internal/network/usernet", "internal/network/vmnet/ffi", "internal/ops/doctor", "internal/ops/setup", "internal/peercred",
 		"internal/perclient/dgram", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd",
-		"internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/state", "test/lab/guest", "test/soak", "test/vzguest",
+		"internal/perclient/passfd/proto", "internal/state", "test/lab/guest", "test/soak", "test/vzguest",
 	}, []string{"*"}},
 	"gvisor.dev/gvisor":            {"Apache-2.0", []string{"internal/gateway"}, []string{"internal/testing/fakeguest"}},
 	"github.com/Code-Hex/vz/v3":    {"MIT", []string{"test/vzguest"}, nil},

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
@@ -40,7 +39,7 @@ func TestStopWithClientsOfAllKinds(t *testing.T) {
 			batch = append(batch, fakeguest.EthernetFrame(mac, s.MAC(), fakeguest.TypeTest, make([]byte, 1500)))
 		}
 	}
-	attached, err := passed.Attach(t.Context(), p.sock, proto.Request{})
+	attached, err := proto.Attach(t.Context(), p.sock, proto.Request{})
 	require.NoError(t, err)
 	defer attached.Close()
 	var wg sync.WaitGroup
@@ -155,7 +154,7 @@ func TestMaxClientsCountsAllKinds(t *testing.T) {
 	attached, adopted := over(t, p.attach(proto.Datagram)), over(t, p.adopt(proto.Datagram, true))
 	introduce(t, s, connected, unconnected, attached, adopted)
 
-	_, err := passed.Attach(t.Context(), p.sock, proto.Request{})
+	_, err := proto.Attach(t.Context(), p.sock, proto.Request{})
 	refused := &proto.Error{}
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, proto.Full, refused.Code)

@@ -17,7 +17,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -160,18 +159,18 @@ func (x *execution) run() (code int, err error) {
 
 // connect gets the link and, except from a daemon without a socket for it, the lifeline.
 func (x *execution) connect(ctx context.Context) ([]*os.File, proto.Reply, error) {
-	a, err := passed.Attach(ctx, x.socket, x.request)
+	a, err := proto.Attach(ctx, x.socket, x.request)
 	if err == nil {
 		x.log.Debug("attached", "reply", string(a.Line))
 		return []*os.File{a.File, a.Lifeline}, a.Reply, x.writeJSON(a.Line)
 	}
 	plain := x.request.Transport == proto.Stream && x.request.MAC == nil && x.request.Name == "" &&
 		x.request.InterfaceID == (proto.UUID{}) && x.json == ""
-	if !errors.Is(err, passed.ErrNoSocket) || !plain {
+	if !errors.Is(err, proto.ErrNoSocket) || !plain {
 		return nil, proto.Reply{}, err
 	}
 	x.log.Debug("connecting to the stream socket itself", "reason", err)
-	f, cerr := passed.Connect(ctx, x.socket)
+	f, cerr := proto.Connect(ctx, x.socket)
 	if cerr != nil {
 		return nil, proto.Reply{}, errors.Join(err, cerr)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
@@ -178,7 +177,7 @@ func injections() []injection {
 	toVictim := func(v *victim) { require.NoError(v.t, v.s.Send(marked(victimMAC, v.s.MAC()))) }
 	fromVictim := func(v *victim) { _ = v.link.Send(marked(fakeguest.Broadcast, victimMAC)) }
 	attachRaw := func(v *victim) {
-		a, err := passed.Attach(v.t.Context(), v.sock, proto.Request{})
+		a, err := proto.Attach(v.t.Context(), v.sock, proto.Request{})
 		if err == nil {
 			_ = a.Close()
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	passed "github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -236,7 +235,7 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	go func() {
-		a, err := passed.Attach(ctx, m.sock, proto.Request{Transport: proto.Datagram})
+		a, err := proto.Attach(ctx, m.sock, proto.Request{Transport: proto.Datagram})
 		if err == nil {
 			err = a.Close()
 		}

@@ -17,7 +17,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -51,7 +50,7 @@ func handOver(ctx context.Context, c *config, e *endpoint, log *logger) (*sessio
 			return nil, fmt.Errorf("%w (%s names this daemon)", err, p.from)
 		case e.socket == "" && errors.As(err, new(mismatch)):
 			return nil, err // it has had the machine's connection and ends it
-		case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, client.ErrNoSocket):
+		case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, proto.ErrNoSocket):
 			log.debug("%v", err)
 		default:
 			failures = append(failures, err)
@@ -73,7 +72,7 @@ func ask(ctx context.Context, c *config, e *endpoint, socket string) (*session, 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := proto.Request{Name: name(c), InterfaceID: c.interfaceID, Wait: true}
-	a, err := client.Adopt(ctx, socket, e.file, &r)
+	a, err := proto.Adopt(ctx, socket, e.file, &r)
 	if err != nil {
 		return nil, err
 	}

@@ -109,9 +109,8 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 // trust is whose sockets are served.
 func (e *extras) trust() dgram.Trust {
 	return dgram.Trust{
-		AllowUIDs:   e.d.cfg.AllowUIDs,
-		Own:         slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
-		ReplySocket: runtime.GOOS == "darwin",
+		AllowUIDs: e.d.cfg.AllowUIDs,
+		Own:       slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
 	}
 }
 
@@ -149,20 +148,19 @@ func (e *extras) run(held <-chan struct{}) {
 
 // detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil, like
 // attach.
-func (e *extras) detach() []passfd.Unread {
+func (e *extras) detach() {
 	if e == nil {
-		return nil
+		return
 	}
-	unread := e.passing.Detach()
+	e.passing.Detach()
 	e.running.Wait() // for run, which could undo what follows
 	e.shared.Halt()
-	return unread
 }
 
-// attach goes on with the connections that detach has left.
-func (e *extras) attach(unread []passfd.Unread) {
+// attach goes on after detach.
+func (e *extras) attach() {
 	if e != nil {
-		e.passing.Attach(unread)
+		e.passing.Attach()
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/antispoof"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -29,7 +28,6 @@ import (
 type detached struct {
 	Stopped time.Time            `json:"stopped"` // when the last frame was carried
 	Clients []perclient.Detached `json:"clients"`
-	Unread  []passfd.Unread      `json:"unread,omitempty"`
 	Notes   []string             `json:"notes"` // what does not survive
 
 	gateway       *usernet.Inherited // goes on; nil: there is none, or it ends
@@ -113,13 +111,10 @@ func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (err err
 	return nil
 }
 
-// descriptors are those of the clients and of the connections without a request.
+// descriptors are those of the clients, and what they share.
 func (m *manifest) descriptors() (list []link.Descriptor) {
 	for i := range m.Clients {
 		list = append(list, m.Clients[i].Descriptors()...)
-	}
-	for _, u := range m.Unread {
-		list = append(list, u.Socket)
 	}
 	if m.Extras != nil {
 		list = append(list, m.Extras.Dgram.Descriptors()...)

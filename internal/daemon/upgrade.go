@@ -122,7 +122,7 @@ func (d *daemon) detach(ctx context.Context, newGateway bool) (*detached, error)
 	d.stopAccepting(errHandover)
 	d.control.Detach()
 	d.metrics.Detach()
-	v.Unread = d.extras.detach()
+	d.extras.detach()
 	ctx, cancel := context.WithTimeoutCause(ctx, detachTime, fmt.Errorf("it took longer than %v", detachTime))
 	defer cancel()
 	v.Stopped = time.Now()
@@ -175,7 +175,7 @@ func (d *daemon) attach(v *detached) {
 	for id, err := range d.server.Attach(v.Clients, d.linkOf) {
 		d.log.Warn("a client is lost in the upgrade", "client", id, "error", err)
 	}
-	d.extras.attach(v.Unread)
+	d.extras.attach()
 }
 
 // attachLate serves a client again that did not come to rest in time.

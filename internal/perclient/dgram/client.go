@@ -3,7 +3,9 @@
 package dgram
 
 import (
+	"context"
 	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -15,32 +17,28 @@ import (
 )
 
 // maxHeld is how much of a client's input is kept until its session has called Run, in bytes of wire form: a guest whose
-// first DHCP message is lost waits for seconds.
-const maxHeld = 64 << 10
+// first DHCP message is lost waits for seconds, and after an upgrade as much may wait as the client's socket holds.
+const maxHeld = 1 << 20
 
 // A client is one address on the shared socket. It is a link.Link.
 //
-//	known --Run--> served --it has gone, Shutdown, or the Server's Close--> ended --Run returns--> Close --> closed
+//	coming --admit--> known --Run--> served --it has gone, Shutdown, or the Server's Close--> ended --Run returns--> Close --> closed
 //
-// Its frames are handed on by the Server's reader, under dispatch, so that Run can wait for it to be out.
+// Its frames are handed on by the Server's readers, under dispatch, so that Run can wait for them to be out.
 type client struct {
 	srv  *Server
 	path string
-	uid  uint32
+	from sender // whose first datagram came
+	uid  uint32 // of the socket's owner, once it is known
 	out  *link.Outbox
 	pipe *pipe
 
-	frames, bytes, runts, longs atomic.Uint64
-	early                       atomic.Uint64 // of frames, those that were not kept until Run
+	ctx     context.Context // until it ends, or Interrupt: the cause tells
+	cancel  context.CancelCauseFunc
+	looking atomic.Bool // a goroutine looks whether it is there
 
-	begun  chan struct{} // closed once Run takes what comes
-	done   chan struct{} // closed when ended
-	ended  atomic.Bool
-	endOne sync.Once
-	reason error // why, once done is closed
-
-	interrupted  chan struct{} // closed by Interrupt
-	interruptOne sync.Once
+	telling sync.Mutex
+	stats   link.Stats // of what the client sent
 
 	// dispatch is held while the handler works.
 	dispatch sync.Mutex
@@ -51,112 +49,107 @@ type client struct {
 
 var _ link.Link = (*client)(nil)
 
-// newClient makes the link of a new client, whose datagrams come by the socket by. It owns t unless there is an error.
-func newClient(by *shared, t *target) (*client, error) {
-	p, err := newPipe(by, t)
-	if err != nil {
-		return nil, err
-	}
-	return clientOn(by.srv, p), nil
-}
-
-// clientOn makes the link of the client that p leads to.
-func clientOn(s *Server, p *pipe) *client {
-	c := &client{srv: s, path: p.path, uid: p.uid, pipe: p, begun: make(chan struct{}), done: make(chan struct{}), interrupted: make(chan struct{})}
-	c.out = link.NewOutbox(p, s.opts.QueueSize, c.end)
+func newClient(s *Server, path string, from sender) *client {
+	c := &client{srv: s, path: path, from: from, pipe: &pipe{srv: s, path: path}}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.out = link.NewOutbox(c.pipe, s.opts.QueueSize, c.end)
 	return c
 }
 
-// take hands on the datagrams first to end-1 of r.
-func (c *client) take(r *mmsg.Receiver, first, end int) {
+// take hands on the datagrams first to end-1 of r, unless c has ended.
+func (c *client) take(r *mmsg.Receiver, first, end int) bool {
 	c.dispatch.Lock()
 	defer c.dispatch.Unlock()
+	if c.Gone() {
+		return false
+	}
 	b, runts, long := r.Pack(first, end)
-	if runts > 0 {
-		c.runts.Add(uint64(runts))
-	}
-	if long > 0 {
-		c.longs.Add(uint64(long))
-	}
-	if b.Len() == 0 || c.ended.Load() {
-		return
-	}
-	c.frames.Add(uint64(b.Len()))
-	c.bytes.Add(uint64(b.DataLen()))
-	if c.handler == nil {
+	c.count(link.Stats{
+		ToNetFrames: uint64(b.Len()), ToNetBytes: uint64(b.DataLen()), DropRunt: uint64(runts), DropLong: uint64(long),
+	})
+	switch {
+	case b.Len() == 0:
+	case c.handler == nil:
 		c.hold(b)
-		return
+	default:
+		c.handler.Frames(b)
 	}
-	c.handler.Frames(b)
+	return true
+}
+
+// count adds what is counted of the client's datagrams.
+func (c *client) count(st link.Stats) {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.stats.ToNetFrames += st.ToNetFrames
+	c.stats.ToNetBytes += st.ToNetBytes
+	c.stats.DropRunt += st.DropRunt
+	c.stats.DropLong += st.DropLong
+	c.stats.DropStarting += st.DropStarting
+}
+
+// came is how many datagrams have come, without hellos. None comes any more once c has ended.
+func (c *client) came() int {
+	c.dispatch.Lock()
+	defer c.dispatch.Unlock()
+	return int(c.stats.ToNetFrames + c.stats.DropRunt + c.stats.DropLong)
 }
 
 // hold keeps b until Run. What is too much is lost: the session has had seconds then.
 func (c *client) hold(b frame.Batch) {
-	it := b.Iter()
-	for it.Next() && len(c.held)+it.End() <= maxHeld {
-		c.heldN++
+	n := 0
+	for it := b.Iter(); it.Next() && len(c.held)+it.End() <= maxHeld; {
+		n++
 	}
-	kept := it.Offset() // of the first frame that is not kept, or the end
-	c.held = append(c.held, b.Bytes()[:kept]...)
-	for lost := kept < len(b.Bytes()); lost; lost = it.Next() {
-		c.early.Add(1)
-	}
+	c.held = append(c.held, b.Head(n).Bytes()...)
+	c.heldN += n
+	c.count(link.Stats{DropStarting: uint64(b.Len() - n)})
 }
 
-// Run implements link.Link: frames are handed to h by the Server's reader, but those that came before.
+// Run implements link.Link: frames are handed to h by the Server's readers, but those that came before.
 func (c *client) Run(h link.Handler) error {
-	c.begin(h)
-	select {
-	case <-c.done:
-	case <-c.interrupted:
-	}
+	c.handOn(h)
+	<-c.ctx.Done()
 	c.dispatch.Lock()
 	c.handler = nil // what comes from now on is held
 	c.dispatch.Unlock()
-	if !c.ended.Load() {
-		return link.ErrDetached
+	if c.Gone() {
+		c.out.Stop()
 	}
-	<-c.done
-	c.out.Stop()
-	return c.reason
+	return context.Cause(c.ctx)
 }
 
-// Interrupt implements link.Link.
-func (c *client) Interrupt() { c.interruptOne.Do(func() { close(c.interrupted) }) }
-
-// begin hands on what is held and lets the reader do the rest.
-func (c *client) begin(h link.Handler) {
+// handOn hands on what is held and lets the readers do the rest.
+func (c *client) handOn(h link.Handler) {
 	c.dispatch.Lock()
 	defer c.dispatch.Unlock()
-	if c.ended.Load() {
+	if c.Gone() {
 		return
 	}
 	c.handler = h
-	if b := frame.NewBatch(c.held, c.heldN); b.Len() > 0 {
-		h.Frames(b)
+	if c.heldN > 0 {
+		h.Frames(frame.NewBatch(c.held, c.heldN))
 	}
 	c.held, c.heldN = nil, 0
-	close(c.begun)
 }
+
+// Interrupt implements link.Link.
+func (c *client) Interrupt() { c.cancel(link.ErrDetached) }
 
 // end makes Run return reason. The first one counts. It neither blocks nor calls the Outbox, which calls it.
 func (c *client) end(reason error) {
-	c.endOne.Do(func() {
-		c.reason = reason
-		c.ended.Store(true)
-		c.srv.forget(c)
-		if errors.Is(reason, unix.EPERM) { // it is connected to another socket, and would be a client again with its next frame
-			c.srv.refused.remember(c.path, c.uid, refused)
-		}
-		close(c.done)
-	})
+	c.srv.forget(c) // first: what is found there has not ended
+	c.cancel(reason)
+	if errors.Is(reason, unix.EPERM) { // it is connected to another socket, and would be a client again with its next frame
+		c.srv.refused.remember(c.path, c.from.uid, refused)
+	}
 }
 
 // Deliver implements frame.Sink.
 func (c *client) Deliver(b frame.Batch) { c.out.Deliver(b) }
 
 // MaxFrame implements frame.Sink.
-func (c *client) MaxFrame() int { return c.srv.opts.MaxFrame }
+func (c *client) MaxFrame() int { return mmsg.MaxLen }
 
 // Drain implements link.Link. There is nothing to drain: no client waits for its datagrams to be read by a socket that goes.
 func (c *client) Drain() {}
@@ -170,28 +163,44 @@ func (c *client) Shutdown(link.DrainSchedule) {
 // Close implements link.Link.
 func (c *client) Close() error {
 	c.end(link.ErrShutdown)
-	c.pipe.stop() // wakes the drainer
 	c.out.Stop()
+	t, r := c.pipe.release() // wakes the drainer
 	c.out.Close()
-	c.pipe.close(errors.Is(c.reason, link.ErrShutdown))
+	if r != nil {
+		_ = r.Close()
+	}
+	if t != nil {
+		t.pin.Close()
+	}
 	return nil
 }
 
-// Check ends the link where the client has gone, or cannot be found at its path any more: the system does not tell.
+// Check ends the link where the client has gone, or cannot be found at its path any more: the system does not tell. The path is the
+// client's choice, and its file system may not answer: the look has a goroutine of its own.
 func (c *client) Check() {
-	if err := c.pipe.check(); err != nil {
-		c.end(err)
+	t, left := c.pipe.current()
+	if t == nil || !c.looking.CompareAndSwap(false, true) {
+		return
 	}
+	go func() {
+		defer c.looking.Store(false)
+		if left || !t.present() {
+			c.end(io.EOF)
+		}
+	}()
 }
 
 // Gone implements link.Link. A client is found out by a failed send or by Check.
-func (c *client) Gone() bool { return c.ended.Load() || c.pipe.gone() }
+func (c *client) Gone() bool {
+	return c.ctx.Err() != nil && !errors.Is(context.Cause(c.ctx), link.ErrDetached)
+}
 
 // Stats implements link.Link.
-func (c *client) Stats() (st link.Stats) {
+func (c *client) Stats() link.Stats {
+	c.telling.Lock()
+	st := c.stats
+	c.telling.Unlock()
 	c.out.Add(&st)
-	st.ToNetFrames, st.ToNetBytes = c.frames.Load(), c.bytes.Load()
-	st.DropRunt, st.DropLong, st.DropStarting = c.runts.Load(), c.longs.Load(), c.early.Load()
 	return st
 }
 

@@ -3,7 +3,6 @@
 package dgram
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -17,10 +16,10 @@ import (
 )
 
 // first runs FirstSender in the background.
-func first(ctx context.Context, conn *net.UnixConn, trust Trust) <-chan error {
+func first(conn *net.UnixConn, trust Trust) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		path, err := FirstSender(ctx, conn, trust, 0)
+		path, err := FirstSender(conn, trust, 0)
 		if err == nil && path == "" {
 			err = errors.New("no path")
 		}
@@ -47,7 +46,7 @@ func TestFirstSender(t *testing.T) {
 		at := func(name string) *net.UnixAddr { return &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unixgram"} }
 		conn := bindAt(t, at("handed").Name)
 		trust := Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{at("own").Name}}
-		done := first(t.Context(), conn, trust)
+		done := first(conn, trust)
 
 		unbound, err := net.DialUnix("unixgram", nil, at("handed"))
 		require.NoError(t, err)
@@ -83,7 +82,8 @@ func TestFirstSender(t *testing.T) {
 	}
 }
 
-// TestFirstSenderEnds: it ends with its context, and with its socket. Datagrams of nobody that do not stop keep it from neither.
+// TestFirstSenderEnds: it ends with the deadline, and with its socket. Datagrams without an address that do not stop keep it from
+// neither.
 func TestFirstSenderEnds(t *testing.T) {
 	path := filepath.Join(shortDir(t), "handed")
 	conn := bindAt(t, path)
@@ -106,13 +106,12 @@ func TestFirstSenderEnds(t *testing.T) {
 			<-some
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := first(ctx, conn, Trust{})
+	done := first(conn, Trust{})
 	wait()
-	cancel()
-	require.ErrorIs(t, result(t, done), context.Canceled)
+	require.NoError(t, conn.SetReadDeadline(past))
+	require.ErrorIs(t, result(t, done), os.ErrDeadlineExceeded)
 	require.NoError(t, conn.SetReadDeadline(time.Time{}))
-	done = first(t.Context(), conn, Trust{})
+	done = first(conn, Trust{})
 	wait()
 	require.NoError(t, nobody.Close())
 	flood.Wait()

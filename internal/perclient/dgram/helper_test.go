@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,9 +39,6 @@ func TestMain(m *testing.M) {
 
 // patience is how long something may take that takes no time.
 const patience = 30 * time.Second
-
-// replyOnly: connected clients have reply sockets as well.
-const replyOnly = runtime.GOOS != "linux"
 
 // ethernetLen is the length of most frames here.
 const ethernetLen = 1514
@@ -158,7 +154,7 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	require.NoError(t, errors.Join(os.Chmod(l.dir, 0o777), os.Chmod(l.path, 0o777))) // for tests with other users
 	o := Options{
 		Conn:  conn,
-		Trust: Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}, ReplySocket: replyOnly},
+		Trust: Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{l.path}},
 		Log:   slog.New(slog.NewTextHandler(l.log, nil)),
 		Serve: l.serve,
 		Renew: l.renew,
@@ -188,9 +184,6 @@ func (l *lab) renew() (*net.UnixConn, error) {
 	return conn, errors.Join(os.Chmod(l.path+".new", 0o777), os.Rename(l.path+".new", l.path))
 }
 
-// countOf is how often what is in text.
-func countOf(text, what string) int { return strings.Count(text, what) }
-
 // stop closes the Server and waits for everything.
 func (l *lab) stop() {
 	assert.NoError(l.t, l.Close())
@@ -214,15 +207,39 @@ func (l *lab) serve(k link.Link, path string, uid uint32) error {
 	return nil
 }
 
-// sweep looks at all clients and at the sockets once, as perclient and the Server do from time to time.
+// sweep looks at all clients once, as perclient does from time to time.
 func (l *lab) sweep() {
+	l.t.Helper()
 	l.Server.mu.Lock()
-	all := l.list()
+	all := slices.Collect(maps.Values(l.clients))
 	l.Server.mu.Unlock()
 	for _, c := range all {
 		c.Check()
+		require.Eventually(l.t, func() bool { return !c.looking.Load() }, patience, time.Millisecond)
 	}
-	l.sweepOld()
+}
+
+// current is the socket that has the path.
+func (s *Server) current() *shared {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cur()
+}
+
+// counts are what was dropped, by reason.
+func (r *refusals) counts() map[cause]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := map[cause]uint64{}
+	for reason, t := range r.n {
+		n[reason] = uint64(t.dropped)
+	}
+	return n
+}
+
+// newRefusals makes some that warn to log.
+func newRefusals(log *slog.Logger) *refusals {
+	return &newServer(Options{Log: log}).refused
 }
 
 // session waits for the session of path, other than those in not.

@@ -8,12 +8,21 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
+)
+
+const (
+	// minPause and maxPause bound how long the drainer waits for a client where the system does not tell when it has room.
+	minPause = 50 * time.Microsecond
+	maxPause = 16 * time.Millisecond
+
+	// maxYields is how often it first only lets others run: a client that reads has mostly done so after a few microseconds.
+	maxYields = 24
 )
 
 // A pipe sends to one client: a link.pipe.
@@ -21,52 +30,91 @@ import (
 // A client may change while it is served: one that was not connected becomes so, which is noticed by what a send returns. One whose
 // socket has gone ends; a process that takes its place at its path, as QEMU does when it is started again, is another client.
 type pipe struct {
-	srv    *Server
-	path   string
-	uid    uint32
-	sender *mmsg.Sender
-	timer  *time.Timer // of Wait
+	srv  *Server
+	path string
 
 	// mu guards what follows. It covers one batch, which does not wait.
-	mu      sync.Mutex
-	target  *target
-	reply   *reply  // nil: through the socket via
-	via     *shared // nil: through reply
-	guest   bool    // of via
-	stopped bool
-	vain    int // how often Send has taken nothing in a row
+	mu     sync.Mutex
+	target *target // nil: there is none yet, or none any more
+	reply  *reply  // nil: through the socket via
+	via    *shared // nil: through reply
+	vain   int     // how often Send has taken nothing in a row
 }
 
-// newPipe finds out which kind of client t is, which has sent by the socket by. It owns t unless there is an error.
-func newPipe(by *shared, t *target) (*pipe, error) {
-	p := &pipe{srv: by.srv, path: t.path, uid: t.uid, sender: mmsg.NewSender()}
-	r, err := openReply(t)
-	if err != nil && (!errors.Is(err, unix.EPERM) || p.srv.opts.Trust.ReplySocket) {
-		return nil, err
+// open finds out which kind of client t is, which has sent by the socket by, nil for none. It owns t unless there is an error.
+func (p *pipe) open(t *target, by *shared) error {
+	conn, err := t.connect()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil:
+		if p.reply, err = newReply(conn); err != nil {
+			return err
+		}
+	case !errors.Is(err, unix.EPERM) || replyOnly || by == nil || !p.answerBy(by):
+		return err
 	}
-	p.target, p.reply = t, r
-	if r == nil { // it is connected, to a socket of ours we hope
-		p.answerBy(by)
+	p.target = t
+	return nil
+}
+
+// answerBy has the client answered by the socket that it has connected its own to, unless that is closed. The caller holds mu.
+func (p *pipe) answerBy(via *shared) bool {
+	if p.via != nil {
+		p.via.leave(p)
 	}
-	return p, nil
+	p.via = nil
+	if via.join(p) {
+		p.via = via
+	}
+	return p.via != nil
 }
 
-// answerBy has the client answered by the socket that it has connected its own to. The caller holds mu, or p is known to no
-// other goroutine.
-func (p *pipe) answerBy(via *shared) {
-	p.via, p.guest = via, via.join(p.target)
+// Send implements link.pipe.
+func (p *pipe) Send(b frame.Batch) (taken int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.target == nil {
+		return 0, net.ErrClosed
+	}
+	taken, err = p.send(b)
+	p.vain++
+	if taken > 0 {
+		p.vain = 0
+	}
+	switch {
+	case isGone(err):
+		return taken, io.EOF
+	case err == nil, err == unix.EAGAIN, err == unix.ENOBUFS, err == unix.ENOMEM:
+		return taken, nil
+	case err == unix.EMSGSIZE:
+		return taken, err
+	}
+	return taken, fmt.Errorf("send to client %q: %w", p.path, err)
 }
 
-// tryAll looks for the socket that the client has connected to, which alone it takes datagrams from: it may have connected anew,
-// or send by the path. The caller holds mu.
-func (p *pipe) tryAll(b frame.Batch) (taken int, err error) {
-	p.srv.mu.Lock()
-	sockets := p.srv.all()
-	p.srv.mu.Unlock()
-	for _, sh := range sockets {
-		p.via.leave(p.target.id, nil)
-		p.answerBy(sh)
-		if taken, err = sh.send(p.sender, p.target, p.guest, b); err != unix.EPERM {
+// send sends b the way that there is. EPERM is the sign that the client has connected its socket to another one: one of the shared
+// sockets, we hope, which alone it takes datagrams from. The caller holds mu.
+func (p *pipe) send(b frame.Batch) (taken int, err error) {
+	if p.reply != nil {
+		taken, err = p.srv.sender.Send(p.reply.fd, nil, b)
+	} else {
+		taken, err = p.via.send(p, b)
+	}
+	if err != unix.EPERM || replyOnly {
+		return taken, err
+	}
+	if p.reply != nil {
+		_ = p.reply.Close()
+		p.reply = nil
+	}
+	for _, sh := range p.srv.all() {
+		if !p.answerBy(sh) {
+			continue
+		}
+		var more int
+		more, err = sh.send(p, b.After(taken))
+		if taken += more; err != unix.EPERM {
 			break
 		}
 	}
@@ -74,151 +122,47 @@ func (p *pipe) tryAll(b frame.Batch) (taken int, err error) {
 	return taken, err
 }
 
-// settled is called when the client is served: the socket that it is answered by is its own from now on.
-func (p *pipe) settled() {
+// Wait implements link.pipe. A reply socket's readiness is waited for where the system has it; else the drainer pauses.
+func (p *pipe) Wait(<-chan struct{}) {
+	p.mu.Lock()
+	r, vain := p.reply, p.vain-maxYields
+	p.mu.Unlock()
+	switch {
+	case r != nil && repliesTell:
+		r.wait()
+	case r != nil:
+		time.Sleep(minPause)
+	case vain <= 0:
+		yield()
+	default:
+		time.Sleep(min(minPause<<min(vain, 10), maxPause))
+	}
+}
+
+// current is what is sent to, nil if there is nothing. It may be closed at any time: what it was made of is still good for a look at
+// the path. left: its process has closed it. Macs tell, by a reply without a peer (unp_drop in XNU's bsd/kern/uipc_usrreq.c), and Linux
+// keeps the peer until something is sent to it.
+func (p *pipe) current() (t *target, left bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reply != nil {
+		_, err := unix.Getpeername(p.reply.fd)
+		left = isGone(err)
+	}
+	return p.target, left
+}
+
+// release makes Send fail, ends Wait, and gives away what was sent to and by.
+func (p *pipe) release() (t *target, r *reply) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.via != nil {
-		p.srv.wantTurn()
+		p.via.leave(p)
 	}
-}
-
-// detach lets go of what was sent to. comesBack: the client may send again, by the socket that it has connected to. The caller
-// holds mu.
-func (p *pipe) detach(comesBack bool) {
-	if p.reply != nil {
-		p.reply.close()
-	}
-	if p.via != nil {
-		if comesBack {
-			p.via.leave(p.target.id, p.target)
-			p.target = nil
-		} else {
-			p.via.leave(p.target.id, nil)
-		}
-		p.srv.wakeSweep()
-	}
-	if p.target != nil {
-		p.target.close()
-	}
-	p.reply, p.via, p.target = nil, nil, nil
-}
-
-// Send implements link.pipe.
-func (p *pipe) Send(b frame.Batch) (taken int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped {
-		return 0, net.ErrClosed
-	}
-	taken, err = p.send(b)
-	if isGone(err) {
-		return taken, io.EOF
-	}
-	if taken > 0 {
-		p.vain = 0
-	} else {
-		p.vain++
-	}
-	if err == nil || err == unix.EAGAIN || err == unix.ENOBUFS || err == unix.ENOMEM {
-		return taken, nil
-	}
-	if err == unix.EMSGSIZE {
-		return taken, err
-	}
-	return taken, fmt.Errorf("send to client %q: %w", p.path, err)
-}
-
-// send sends b the way that there is. The client's first refusal of a reply socket is the sign that it has connected its
-// socket to the shared one. The caller holds mu.
-func (p *pipe) send(b frame.Batch) (taken int, err error) {
-	if p.reply != nil {
-		taken, err = p.sender.Send(p.reply.fd, nil, b)
-		if err != unix.EPERM || p.srv.opts.Trust.ReplySocket {
-			return taken, err
-		}
-		p.reply.close()
-		p.reply = nil
-		p.answerBy(p.srv.current())
-		p.srv.wantTurn()
-		b = b.After(taken)
-	}
-	more, err := p.via.send(p.sender, p.target, p.guest, b)
-	if err == unix.EPERM {
-		more, err = p.tryAll(b.After(more))
-	}
-	return taken + more, err
-}
-
-// isGone reports whether err says that nobody has the client's socket any more.
-func isGone(err error) bool {
-	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN, unix.EPIPE, unix.ENOENT, unix.EDESTADDRREQ} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
-// current is what is sent to, nil if there is nothing any more. It may be closed at any time: what it was made of is still good
-// for a look at the path.
-func (p *pipe) current() *target {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped {
-		return nil
-	}
-	return p.target
-}
-
-// check looks whether the client is still there, and can be found. io.EOF: it is not.
-func (p *pipe) check() error {
-	if t := p.current(); t != nil && (!p.srv.look.same(t) || p.gone()) {
-		return io.EOF
-	}
-	return nil
-}
-
-// gone reports whether nobody has the client's socket any more.
-func (p *pipe) gone() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.target == nil {
-		return true
-	}
-	if p.reply != nil {
-		if left, known := p.reply.left(); known {
-			return left
-		}
-	}
-	return !p.target.alive()
-}
-
-// wake ends Wait, now and later.
-func (p *pipe) wake() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reply != nil {
-		p.reply.wake()
-	}
-}
-
-// stop makes Send fail and ends Wait.
-func (p *pipe) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopped = true
-	if p.reply != nil {
-		p.reply.wake()
-	}
-}
-
-// close lets go of the client, after stop. comesBack is as of detach.
-func (p *pipe) close(comesBack bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopped = true
-	p.detach(comesBack)
+	t, r = p.target, p.reply
+	p.target, p.reply, p.via = nil, nil, nil
+	r.wake()
+	return t, r
 }
 
 // fd is what the client is sent to by.
@@ -232,4 +176,44 @@ func (p *pipe) fd() int {
 		return p.via.fd
 	}
 	return -1
+}
+
+// A reply is a datagram socket without a name of its own, connected to one client. Nothing can be sent to it.
+type reply struct {
+	*net.UnixConn
+	rc syscall.RawConn
+	fd int
+}
+
+// newReply makes a reply of a connected socket, which it takes over.
+func newReply(conn *net.UnixConn) (*reply, error) {
+	r := &reply{UnixConn: conn}
+	var err error
+	if r.rc, err = conn.SyscallConn(); err == nil {
+		err = r.rc.Control(func(fd uintptr) {
+			r.fd = int(fd)
+			enlarge(r.fd, unix.SO_SNDBUF, replyBufLen)
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("get descriptor of reply socket: %w", err), conn.Close())
+	}
+	_ = conn.SetWriteDeadline(time.Time{}) // a detached link has woken its drainer by one
+	return r, nil
+}
+
+// wake ends wait, now and later. It may be called on nil.
+func (r *reply) wake() {
+	if r != nil {
+		_ = r.SetWriteDeadline(past)
+	}
+}
+
+// wait waits until the client has room, until close or wake.
+func (r *reply) wait() {
+	_ = r.rc.Write(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
 }

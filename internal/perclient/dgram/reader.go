@@ -4,7 +4,6 @@ package dgram
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -18,27 +17,6 @@ import (
 // hello is what vfkit and libkrun send first on a path: not a frame, but a client that is there.
 var hello = []byte("VFKT")
 
-// readPause is how long the reader rests after an error of the shared socket that it cannot do anything about.
-const readPause = 10 * time.Millisecond
-
-// readLoop reads until the Server is halted or the socket is closed.
-func (sh *shared) readLoop() {
-	s := sh.srv
-	for warned := (time.Time{}); !s.stopping.Load(); {
-		err := sh.readAll()
-		if s.stopping.Load() || sh.gone() {
-			break
-		}
-		if time.Since(warned) >= warnEvery {
-			warned = time.Now()
-			s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
-		}
-		time.Sleep(readPause)
-	}
-	sh.release()
-	sh.last = nil
-}
-
 // release gives the receive memory back.
 func (sh *shared) release() {
 	if sh.rcv != nil {
@@ -47,41 +25,28 @@ func (sh *shared) release() {
 	}
 }
 
-// readAll reads and dispatches datagrams until an error or the end. All of it runs inside one RawConn.Read, whose callback
-// returns false to wait for the next event; the poller reports edges, so it reads until there is nothing.
-func (sh *shared) readAll() (err error) {
-	s := sh.srv
-	poll := sh.rc.Read(func(fd uintptr) bool {
-		sh.busy.Store(true)
-		defer sh.busy.Store(false)
-		for {
-			if s.stopping.Load() {
-				return true
-			}
-			if sh.rcv == nil {
-				if sh.rcv, err = mmsg.NewReceiver(true); err != nil {
-					sh.rcv = nil
-					return true
-				}
-			}
-			n, rerr := sh.rcv.Receive(int(fd))
-			switch {
-			case rerr == unix.EAGAIN:
-				sh.release()
-				return false
-			case rerr != nil:
-				err = rerr
-				return true
-			}
-			for next := 0; next < n; {
-				next = sh.dispatchSafely(next, n)
+// drain receives most times at most, and hands on, until nothing is left, which is no error, or the Server is halted.
+func (sh *shared) drain(fd, most int) (err error) {
+	for ; most > 0 && !sh.srv.stopping.Load(); most-- {
+		if sh.rcv == nil {
+			if sh.rcv, err = mmsg.NewReceiver(true); err != nil {
+				sh.rcv = nil
+				return err
 			}
 		}
-	})
-	if err == nil {
-		err = poll
+		n, err := sh.rcv.Receive(fd)
+		if err == unix.EAGAIN {
+			sh.release()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for next := 0; next < n; {
+			next = sh.dispatchSafely(next, n)
+		}
 	}
-	return err
+	return nil
 }
 
 // dispatchSafely is dispatch, of which a panic ends the client that it was about, if any, and nothing else. It returns which
@@ -139,6 +104,10 @@ type sender struct {
 	known bool
 }
 
+// is reports whether the sender may speak for a socket of the owner uid. Root may do anything, and where the system does not tell
+// the user is 0.
+func (f sender) is(uid uint32) bool { return f.uid == uid || f.uid == 0 }
+
 // sender is who sent message i.
 func (sh *shared) sender(i int) sender {
 	pid, uid, ok := sh.rcv.Sender(i)
@@ -147,119 +116,61 @@ func (sh *shared) sender(i int) sender {
 
 // from takes the datagrams first to end-1, which name has sent.
 func (sh *shared) from(name []byte, from sender, first, end int) {
-	s := sh.srv
-	tells := s.opts.Trust.senders()
-	if tells && !from.known { // it came before the socket was set up
-		s.refused.add(early, end-first)
+	refused := &sh.srv.refused
+	if !replyOnly && !from.known { // it came before the socket was set up
+		refused.add(early, end-first)
 		return
 	}
 	if from.self { // by a socket that a client has handed over and then connected to this one
-		s.refused.bad(name, loop, end-first)
+		refused.tell(refuse(string(name), loop, nil), end-first)
 		return
 	}
 	c := sh.last
-	if c == nil || c.ended.Load() || c.path != string(name) {
-		if c = sh.find(name, from, end-first); c == nil {
-			return
-		}
-		sh.last = c
+	if c == nil || sh.who != from || c.path != string(name) {
+		c = sh.find(name, from, end-first)
 	}
-	if data, _ := sh.rcv.Msg(first); tells && !from.is(c.uid) || bytes.Equal(data, hello) {
-		if c = sh.replaced(c, name, from, end-first); c == nil {
-			return
-		}
+	for c != nil && !sh.give(c, first, end) { // it has ended, and the address may be another client's
+		c = sh.find(name, from, end-first)
 	}
+	sh.last, sh.who = c, from
+}
+
+// give hands the datagrams first to end-1 to c, unless that has ended. A hello says that a client begins, which may be another one
+// than c: that has gone then.
+func (sh *shared) give(c *client, first, end int) bool {
 	sh.at = c
-	faults.In("dgram.read", name)
-	c.take(sh.rcv, first, end)
+	faults.In("dgram.read", sh.rcv.Name(first))
+	if data, _ := sh.rcv.Msg(first); bytes.Equal(data, hello) {
+		c.Check()
+	}
+	taken := c.take(sh.rcv, first, end)
 	sh.at = nil
+	return taken
 }
 
-// replaced looks again at the address of c, of which n datagrams have come that begin with a hello, or that another user than its
-// owner has sent: the path may have been bound anew after c was gone. It returns the client of now, or nil.
-func (sh *shared) replaced(c *client, name []byte, from sender, n int) *client {
-	if c.Check(); c.ended.Load() {
-		if c = sh.find(name, from, n); c == nil {
-			return nil
-		}
-	}
-	if !from.is(c.uid) {
-		sh.srv.refused.forged(c.path, from, c.uid, n)
-		return nil
-	}
-	sh.last = c
-	return c
-}
-
-// is reports whether the sender may speak for a socket of the owner uid. Root may do anything.
-func (f sender) is(uid uint32) bool { return f.uid == uid || f.uid == 0 }
-
-// find looks a client up, or makes one. It is nil when the address is not trusted, after n datagrams were counted.
+// find is the client of an address, or one that is about to be made. It is nil when the address is not trusted, after n datagrams
+// were counted.
 func (sh *shared) find(name []byte, from sender, n int) *client {
 	s := sh.srv
 	s.mu.Lock()
-	c := s.clients[string(name)]
-	s.mu.Unlock()
-	if c != nil {
+	if c := s.clients[string(name)]; c != nil && from.is(c.uid) {
+		s.mu.Unlock()
 		return c
 	}
-	if r := classify(name); r != "" {
-		s.refused.bad(name, r, n)
-		return nil
-	}
-	now := time.Now()
-	if s.refused.recently(name, from.uid, now, n) {
-		return nil
-	}
-	if s.look.resting(now) {
-		s.refused.add(slow, n)
-		return nil
-	}
-	c, err := s.admit(string(name), from, sh)
-	if err != nil {
-		s.refused.failed(string(name), from.uid, err, now, n)
-		return nil
-	}
-	return c
-}
-
-// admit makes a client of an address that is new, or returns the one that somebody else has made of it meanwhile.
-func (s *Server) admit(path string, from sender, by *shared) (*client, error) {
-	trust := s.opts.Trust
-	t, err := s.look.check(trust, path)
-	if err != nil {
-		return nil, err
-	}
-	if trust.senders() && !from.is(t.uid) {
-		t.close()
-		return nil, forgedBy(path, from, t.uid)
-	}
-	c, err := newClient(by, t)
-	if err != nil {
-		t.close()
-		return nil, unreachable(path, err)
-	}
-	s.mu.Lock()
-	if s.closed || s.stopping.Load() {
-		s.mu.Unlock()
-		_ = c.Close()
-		return nil, errClosed
-	}
-	// The reader and Invite may both find that there is none.
-	if there := s.clients[path]; there != nil && !there.ended.Load() {
-		s.mu.Unlock()
-		_ = c.Close()
-		return there, nil
-	}
-	s.clients[path] = c
+	c := s.coming[string(name)]
 	s.mu.Unlock()
-	if err = s.opts.Serve(c, c.path, c.uid); err != nil {
-		c.end(err)
-		_ = c.Close()
-		return nil, err
+	if c != nil && c.from == from {
+		return c
 	}
-	c.pipe.settled()
-	return c, nil
+	r := classify(name)
+	switch {
+	case r != "":
+		s.refused.tell(refuse(string(name), r, nil), n)
+	case s.refused.recently(name, from.uid, time.Now(), n):
+	case c != nil, s.looks.Load() >= maxLooks:
+		s.refused.add(slow, n)
+	default:
+		return s.newcomer(string(name), from, sh)
+	}
+	return nil
 }
-
-var errClosed = errors.New("the daemon stops")

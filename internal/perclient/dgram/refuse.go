@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// warnEvery limits the warnings about addresses that are not served, those for one reason each: who sends without an
+	// warnEvery limits the warnings about addresses that are not served, those for one reason each: a client that sends without an
 	// address for ever does not keep others from being told theirs.
 	warnEvery = 10 * time.Second
 
@@ -22,16 +22,107 @@ const (
 	maxBad = 256
 )
 
-// refusals counts the datagrams that nobody takes, remembers their addresses for a moment, and warns.
+// A cause is why an address is not trusted. It is a key for counters and a part of untrusted's text.
+type cause string
+
+// The reasons.
+const (
+	unbound   cause = "unbound"
+	abstract  cause = "abstract"
+	relative  cause = "relative"
+	tooLong   cause = "too long"
+	ownPath   cause = "own path"
+	vanished  cause = "vanished"
+	noSocket  cause = "not a socket"
+	isLink    cause = "a link"
+	ownerRoot cause = "owned by root"
+	forged    cause = "forged"
+	foreign   cause = "another user's"
+	loop      cause = "looping" // sent by the daemon itself
+	slow      cause = "slow"    // on a file system that may not answer, or one of too many that are looked at
+	refused   cause = "refused"
+	early     cause = "early" // before the socket was set up
+)
+
+// advice is what a user does about a cause.
+var advice = map[cause]string{
+	unbound:   "bind the client's socket to a path, else nothing can be sent back",
+	abstract:  "bind the client's socket to a path: abstract names have no owner that could be checked",
+	relative:  "bind the client's socket to an absolute path: a relative one means something else in this process",
+	tooLong:   "bind the client's socket to a shorter path",
+	ownPath:   "this is a socket of the daemon: bind the client's socket to a path of its own",
+	vanished:  "it cannot be found at this path by the daemon: keep the socket there, and do not bind it in another root directory",
+	noSocket:  "the path must be the socket itself",
+	isLink:    "the path must be the socket itself",
+	ownerRoot: "run the client as another user, or start the daemon with --allow-uid 0",
+	forged:    "the sender is not the socket's owner: what binds a socket must use it",
+	foreign:   "hand the socket over as the user who runs the virtual machine",
+	loop:      "a socket that was handed over to the daemon leads to the daemon itself: connect it to the virtual machine",
+	slow:      "bind the client's socket in a local directory, best beside the daemon's",
+	refused:   "see the error",
+}
+
+// An untrusted says why an address is not served.
+type untrusted struct {
+	Path   string // as the sender bound it, may be anything
+	Reason cause
+	Err    error  // the system's, may be nil
+	Advice string // what to do
+}
+
+func refuse(path string, reason cause, err error) *untrusted {
+	return &untrusted{Path: path, Reason: reason, Err: err, Advice: advice[reason]}
+}
+
+func (e *untrusted) Error() string {
+	s := fmt.Sprintf("client address %q: %s", e.Path, e.Reason)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s + ": " + e.Advice
+}
+
+// Unwrap returns the system's error.
+func (e *untrusted) Unwrap() error { return e.Err }
+
+// unreachable is the error of an address that is trusted, and that nothing can be sent to.
+func unreachable(path string, err error) error {
+	e := refuse(path, refused, err)
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		e.Advice = "let the daemon's user write to the client's socket (its mode and owner)"
+	case errors.Is(err, syscall.EPROTOTYPE):
+		e.Advice = "the client's socket must be a datagram socket"
+	case errors.Is(err, syscall.EPERM):
+		e.Advice = "it is connected to a socket that is gone: start it again"
+	case isGone(err):
+		e.Advice = "no process has the socket any more: bind it again"
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		e.Err = errno // without the path that it was asked by
+	}
+	return e
+}
+
+// forgedBy is the error of an address that another user than its owner uses.
+func forgedBy(path string, from sender, owner uint32) error {
+	return refuse(path, forged, fmt.Errorf("sent by user %d, the socket belongs to user %d", from.uid, owner))
+}
+
+// refusals counts the datagrams that no client takes, remembers their addresses for a moment, and warns.
 type refusals struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
-	n      map[cause]uint64
-	warned map[cause]time.Time // when the last warning was
-	broke  time.Time           // when a panic was logged last
-	unsaid map[cause]int       // datagrams dropped since
-	recent map[speaker]refusal
+	n      map[cause]*tally
+	broke  time.Time // when a panic was logged last
+	recent map[speaker]bad
+}
+
+// A tally counts what was dropped for one reason.
+type tally struct {
+	dropped, told int       // in all, and when the last warning was
+	at            time.Time // of that
 }
 
 // A speaker is a user at an address. Users that send from the same address are told apart: one that once had the path may go on
@@ -41,48 +132,21 @@ type speaker struct {
 	uid  uint32 // 0 where the system does not tell
 }
 
-// A refusal is why an address was refused, and until when that is taken as known.
-type refusal struct {
+// A bad is why an address was refused, and until when that is taken as known.
+type bad struct {
 	reason cause
 	until  time.Time
 }
 
-// restore begins with the counters of another process image.
-func (r *refusals) restore(n map[cause]uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for reason, n := range n {
-		r.count(reason, 0)
-		r.n[reason] = n
+// count counts n datagrams without a word. The caller holds mu.
+func (r *refusals) count(reason cause, n int) *tally {
+	t := r.n[reason]
+	if t == nil {
+		t = &tally{}
+		r.n[reason] = t
 	}
-}
-
-// counts is a copy of the counters.
-func (r *refusals) counts() map[cause]uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.n)
-}
-
-// recently reports whether uid was refused at name a moment ago, and counts its n datagrams then.
-func (r *refusals) recently(name []byte, uid uint32, now time.Time, n int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	bad, ok := r.recent[speaker{string(name), uid}]
-	if !ok || now.After(bad.until) {
-		return false
-	}
-	r.count(bad.reason, n)
-	return true
-}
-
-// count is called with mu held.
-func (r *refusals) count(reason cause, n int) {
-	if r.n == nil {
-		r.n, r.warned, r.unsaid = map[cause]uint64{}, map[cause]time.Time{}, map[cause]int{}
-	}
-	r.n[reason] += uint64(n)
-	r.unsaid[reason] += n
+	t.dropped += n
+	return t
 }
 
 // add counts n datagrams without a word.
@@ -92,107 +156,55 @@ func (r *refusals) add(reason cause, n int) {
 	r.count(reason, n)
 }
 
-// bad counts n datagrams of an address that says by itself why it is refused.
-func (r *refusals) bad(name []byte, reason cause, n int) {
+// recently reports whether uid was refused at name a moment ago, and counts its n datagrams then.
+func (r *refusals) recently(name []byte, uid uint32, now time.Time, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count(reason, n)
-	r.warn(reason, &untrusted{Path: string(name), Reason: reason, Advice: adviceFor(reason)})
-}
-
-// failed counts n datagrams that uid has sent from an address that could not be made a client, and remembers that.
-func (r *refusals) failed(path string, uid uint32, err error, now time.Time, n int) {
-	reason := refused
-	if u, ok := errors.AsType[*untrusted](err); ok {
-		reason = u.Reason
+	b, ok := r.recent[speaker{string(name), uid}]
+	if !ok || now.After(b.until) {
+		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.count(reason, n)
-	r.note(speaker{path, uid}, reason, now)
-	r.warn(reason, err)
+	r.count(b.reason, n)
+	return true
 }
 
-// remember has what uid, or root in its place, sends from path refused for a moment.
+// remember has what uid sends from path refused for a moment.
 func (r *refusals) remember(path string, uid uint32, reason cause) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	r.note(speaker{path, uid}, reason, now)
-	r.note(speaker{path, 0}, reason, now)
-}
-
-// note is remember with mu held.
-func (r *refusals) note(who speaker, reason cause, now time.Time) {
-	if r.recent == nil {
-		r.recent = map[speaker]refusal{}
-	}
 	if len(r.recent) >= maxBad {
-		maps.DeleteFunc(r.recent, func(_ speaker, b refusal) bool { return now.After(b.until) })
+		maps.DeleteFunc(r.recent, func(_ speaker, b bad) bool { return now.After(b.until) })
 		if len(r.recent) >= maxBad {
 			clear(r.recent)
 		}
 	}
-	r.recent[who] = refusal{reason: reason, until: now.Add(badFor)}
+	r.recent[speaker{path, uid}] = bad{reason: reason, until: now.Add(badFor)}
 }
 
-// forged counts n datagrams that somebody else than the socket's owner has sent by its name.
-func (r *refusals) forged(path string, from sender, owner uint32, n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.count(forged, n)
-	r.warn(forged, forgedBy(path, from, owner))
-}
-
-// unreachable is the error of an address that is trusted, and that nothing can be sent to.
-func unreachable(path string, err error) error {
-	advice := "see the error"
-	switch {
-	case errors.Is(err, syscall.EACCES):
-		advice = "let the daemon's user write to the client's socket (its mode and owner)"
-	case errors.Is(err, syscall.EPROTOTYPE):
-		advice = "the client's socket must be a datagram socket"
-	case isGone(err):
-		advice = "no process has the socket any more: bind it again"
-	}
-	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		err = errno // without the path that it was asked by
-	}
-	return &untrusted{Path: path, Reason: refused, Err: err, Advice: advice}
-}
-
-// forgedBy is the error of an address that somebody else uses.
-func forgedBy(path string, from sender, owner uint32) error {
-	err := fmt.Errorf("sent by user %d, the socket belongs to user %d", from.uid, owner)
-	return &untrusted{Path: path, Reason: forged, Err: err, Advice: adviceFor(forged)}
-}
-
-// warn logs err, which has the reason, unless that was done a short while ago, and how many datagrams were dropped for it
-// since. The caller holds mu.
-func (r *refusals) warn(reason cause, err error) {
-	now := time.Now()
-	if now.Sub(r.warned[reason]) < warnEvery {
-		return
-	}
-	dropped := r.unsaid[reason]
-	r.warned[reason], r.unsaid[reason] = now, 0
+// failed counts n datagrams that uid has sent from path, which could not be made a client, and remembers that.
+func (r *refusals) failed(path string, uid uint32, err error, n int) {
 	u, ok := errors.AsType[*untrusted](err)
 	if !ok {
-		r.log.Warn("datagram dropped: its sender is not served", "error", err, "dropped", dropped)
+		u = refuse(path, refused, err)
+	}
+	r.remember(path, uid, u.Reason)
+	r.tell(u, n)
+}
+
+// tell counts n datagrams that were dropped because of u, and logs that, unless its reason was logged a short while ago, and how many
+// were dropped for it since.
+func (r *refusals) tell(u *untrusted, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, now := r.count(u.Reason, n), time.Now()
+	if now.Sub(t.at) < warnEvery {
 		return
 	}
-	args := []any{"address", u.Path, "dropped", dropped, "advice", u.Advice}
+	args := []any{"address", u.Path, "dropped", t.dropped - t.told, "advice", u.Advice}
+	t.told, t.at = t.dropped, now
 	if u.Err != nil {
 		args = append(args, "error", u.Err)
 	}
-	r.log.Warn("datagram dropped: "+u.Reason.text(), args...)
-}
-
-// text is the reason in a sentence.
-func (r cause) text() string {
-	switch r {
-	case isLink, noSocket:
-		return "its address is " + string(r)
-	}
-	return "its address is not served: " + string(r)
+	r.log.Warn("datagram dropped: its address is not served: "+string(u.Reason), args...)
 }

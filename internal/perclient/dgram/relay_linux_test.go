@@ -50,9 +50,9 @@ func newRelay(t testing.TB, connected bool) *relay {
 	}
 	r.wire = batchOf(frames...)
 	var err error
-	l.cur.rcv, err = mmsg.NewReceiver(true)
+	l.current().rcv, err = mmsg.NewReceiver(true)
 	require.NoError(t, err)
-	t.Cleanup(func() { l.cur.rcv.Free() })
+	t.Cleanup(l.current().release)
 	a, b := l.either("a", connected), l.either("b", connected)
 	onFd(t, a.UnixConn, func(fd int) error { r.from = fd; return nil })
 	onFd(t, b.UnixConn, func(fd int) error { r.to = fd; return nil })
@@ -75,11 +75,12 @@ func newRelay(t testing.TB, connected bool) *relay {
 
 // serve is what the reader does.
 func (r *relay) serve() {
-	n, err := r.cur.rcv.Receive(r.cur.fd)
+	sh := r.sockets[0] // as long as no reader runs
+	n, err := sh.rcv.Receive(sh.fd)
 	if err != nil {
 		panic(err)
 	}
-	r.cur.dispatchSafely(0, n)
+	sh.dispatchSafely(0, n)
 }
 
 // send has the first client send, and receive the second one receive.

@@ -80,7 +80,7 @@ func TestLengths(t *testing.T) {
 func TestFirstFrames(t *testing.T) {
 	l := newLab(t, func(l *lab, _ *Options) { l.noRun = true })
 	p := l.connected("c")
-	const n = 100
+	const n = maxHeld/(frame.PrefixLen+ethernetLen) + 30
 	for i := range n {
 		p.send(testFrame(ethernetLen, i))
 	}
@@ -152,6 +152,8 @@ func TestCloseEndsAll(t *testing.T) {
 		}
 		all = append(all, s)
 	}
+	l.Halt()
+	l.Halt() // again
 	require.NoError(t, l.Close())
 	for _, s := range all {
 		require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
@@ -216,6 +218,9 @@ func TestComesBack(t *testing.T) {
 			case "sweep":
 				l.sweep()
 				require.ErrorIs(t, s.waitEnd(t), io.EOF)
+			case "hello":
+				q.send(hello)
+				require.ErrorIs(t, s.waitEnd(t), io.EOF)
 			}
 			q.send(hello, testFrame(60, 2))
 			again := l.session(q.path, s)
@@ -251,14 +256,14 @@ func TestReplySocketTakesNothing(t *testing.T) {
 	c, _ := l.session(p.path).link.(*client)
 	r := c.pipe.reply
 	require.NotNil(t, r)
-	assert.Contains(t, []string{"", "@"}, r.conn.LocalAddr().String(), "package net writes @ for no name on Linux")
+	assert.Contains(t, []string{"", "@"}, r.LocalAddr().String(), "package net writes @ for no name on Linux")
 	other := l.unconnected("other")
 	for _, name := range []string{"", "@", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), r.fd), fmt.Sprintf("/dev/fd/%d", r.fd)} {
 		_, err := other.WriteToUnix(testFrame(60, 2), &net.UnixAddr{Name: name, Net: "unixgram"})
 		require.Error(t, err, "%q", name)
 	}
-	require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
-	_, err := r.conn.Read(make([]byte, 100))
+	require.NoError(t, r.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+	_, err := r.Read(make([]byte, 100))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
@@ -332,14 +337,12 @@ func TestStrangers(t *testing.T) {
 
 // TestManyBadAddresses: the memory of refused addresses is bounded.
 func TestManyBadAddresses(t *testing.T) {
-	var r refusals
-	r.log = slog.New(slog.DiscardHandler)
-	now := time.Now()
+	r := newRefusals(slog.New(slog.DiscardHandler))
 	for i := range 10 * maxBad {
-		r.failed(fmt.Sprint("/", i), 0, errClosed, now, 1)
+		r.failed(fmt.Sprint("/", i), 0, errClosed, 1)
 		assert.LessOrEqual(t, len(r.recent), maxBad)
 	}
-	last := []byte(fmt.Sprint("/", 10*maxBad-1))
+	last, now := []byte(fmt.Sprint("/", 10*maxBad-1)), time.Now()
 	assert.True(t, r.recently(last, 0, now, 2))
 	assert.False(t, r.recently(last, 0, now.Add(badFor+1), 1), "it is looked at again")
 	assert.EqualValues(t, 10*maxBad+2, r.counts()[refused])

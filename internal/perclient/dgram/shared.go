@@ -3,11 +3,12 @@
 package dgram
 
 import (
+	"errors"
 	"fmt"
-	"maps"
+	"math"
 	"net"
+	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,15 +19,33 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
 )
 
-// turnTime is how long a socket that has just been given the path is not read at most.
-const turnTime = 250 * time.Millisecond
+const (
+	// sharedBufLen is the send and receive buffer asked for on a shared socket, in bytes.
+	sharedBufLen = 4 << 20
+
+	// maxIdle is how many sockets without a client are kept that had the path: a client whose session was ended is connected to one of
+	// them, and may be one that has connected and not spoken yet.
+	maxIdle = 32
+
+	// readPause is how long a reader rests after an error of its socket that it cannot do anything about.
+	readPause = 10 * time.Millisecond
+
+	// lastReceives bounds what is read of a socket that has just lost the path before its next one is: more than
+	// net.unix.max_dgram_qlen, also a raised one, lets wait.
+	lastReceives = 64
+)
+
+// past is a deadline that wakes a goroutine that waits for a socket.
+var past = time.Unix(1, 0)
 
 // A shared is a socket that was bound to the path that clients send to, with a reader of its own.
 //
 // On Linux, a client that has connected its socket takes datagrams only from the socket that it has connected to, and what it has
-// not read is charged to the send buffer of that one. So that it harms nobody by not reading, that socket becomes its own: the
-// Server binds another one to the path, for those who come next. A client that had connected before is served, too, but is sent
+// not read is charged to the send buffer of that one. So that it harms no other by not reading, that socket becomes its own: the
+// reader binds another one to the path, for those that come next. A client that had connected before is served, too, but is sent
 // to only as long as half of the buffer is free, so that it cannot keep the first one from its frames.
+//
+// Those that have lost the path stay for their clients, and the last maxIdle of them without one.
 type shared struct {
 	srv  *Server
 	id   int // of this Server and of the images before
@@ -35,29 +54,23 @@ type shared struct {
 	fd   int
 	size int // bytes of the send buffer, as the system counts
 
-	busy atomic.Bool    // the reader has taken datagrams, or is about to, that it has not handed on
-	rcv  *mmsg.Receiver // used by the reader
-	last *client        // whose datagram the reader had last; nil when it has ended
-	at   *client        // to whom the reader hands datagrams just now
+	// The reader's.
+	rcv  *mmsg.Receiver
+	last *client // whose datagram it had last, and who sent that
+	who  sender
+	at   *client // that it hands datagrams to just now
 
-	// use keeps close from closing the descriptor while a send is under way.
-	use    sync.RWMutex
-	closed bool
+	first atomic.Pointer[pipe] // of users
 
 	// srv.mu guards what follows.
-	users int               // clients that are answered through it
-	idle  bool              // the last sweep found none
-	first inode             // the socket of the first one
-	kept  map[inode]*target // those of clients that were disconnected: their next datagram comes by this socket
+	users  []*pipe // of the clients that are answered through it
+	closed bool
 }
 
-// newShared sets the buffers of conn, which it owns unless there is an error, and has its datagrams carry their sender's user.
-func newShared(s *Server, conn *net.UnixConn) (*shared, error) {
-	sh := &shared{srv: s, conn: conn, kept: map[inode]*target{}}
-	s.mu.Lock()
-	s.lastID++
-	sh.id = s.lastID
-	s.mu.Unlock()
+// add makes the shared socket conn, the newest one, and owns it unless there is an error. Its buffers are set, and its datagrams
+// carry their sender's user.
+func (s *Server) add(conn *net.UnixConn, id int) (*shared, error) {
+	sh := &shared{srv: s, conn: conn}
 	var err error
 	if sh.rc, err = conn.SyscallConn(); err != nil {
 		return nil, fmt.Errorf("get descriptor of datagram socket: %w", err)
@@ -67,48 +80,69 @@ func newShared(s *Server, conn *net.UnixConn) (*shared, error) {
 		enlarge(sh.fd, unix.SO_RCVBUF, sharedBufLen)
 		sh.size, err = enlargeShared(sh.fd)
 	})
-	if cerr != nil {
-		err = cerr
-	}
-	if err != nil {
+	if err = errors.Join(err, cerr); err != nil {
 		return nil, fmt.Errorf("set up datagram socket: %w", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id == 0 {
+		id = s.lastID + 1
+	}
+	sh.id, s.lastID = id, max(s.lastID, id)
+	s.sockets = append(s.sockets, sh)
 	return sh, nil
 }
 
-// join notes that the client at t is answered through it from now on. guest: it is not the first.
-func (sh *shared) join(t *target) (guest bool) {
-	sh.srv.mu.Lock()
-	defer sh.srv.mu.Unlock()
-	sh.users++
-	sh.idle = false
-	if old := sh.kept[t.id]; old != nil {
-		old.close()
-		delete(sh.kept, t.id)
+// enlarge asks for a buffer. A refusal costs speed only, so it is ignored.
+func enlarge(fd, option, size int) {
+	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err == nil && n >= size {
+		return
 	}
-	if sh.first == (inode{}) {
-		sh.first = t.id
-	}
-	return sh.first != t.id
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, size)
 }
 
-// leave undoes join. keep is t for a client that may come back by it, else nil.
-func (sh *shared) leave(id inode, keep *target) {
+// join notes that p's client is answered through sh from now on, unless sh is closed.
+func (sh *shared) join(p *pipe) bool {
 	sh.srv.mu.Lock()
 	defer sh.srv.mu.Unlock()
-	sh.users--
-	switch {
-	case keep != nil && sh.kept != nil && !sh.srv.closed:
-		if old := sh.kept[id]; old != nil {
-			old.close()
-		}
-		sh.kept[id] = keep
-		return
-	case keep != nil:
-		keep.close()
+	if sh.closed {
+		return false
 	}
-	if sh.first == id {
-		sh.first = inode{}
+	sh.users = append(sh.users, p)
+	sh.first.Store(sh.users[0])
+	return true
+}
+
+// leave undoes join.
+func (sh *shared) leave(p *pipe) {
+	sh.srv.mu.Lock()
+	defer sh.srv.mu.Unlock()
+	sh.users = slices.DeleteFunc(sh.users, func(u *pipe) bool { return u == p })
+	if len(sh.users) > 0 {
+		sh.first.Store(sh.users[0])
+		return
+	}
+	sh.first.Store(nil)
+	sh.srv.closeIdle()
+}
+
+// closeIdle closes the sockets without a client that lost the path first, so that maxIdle are left; all when the Server is closed, and
+// none while it is halted: its clients may be on their way to the next one. The caller holds mu.
+func (s *Server) closeIdle() {
+	if s.stopping.Load() && !s.closed {
+		return
+	}
+	last, idle := len(s.sockets)-1, 0
+	for i := last; i >= 0; i-- {
+		sh := s.sockets[i]
+		if len(sh.users) > 0 || i == last && !s.closed {
+			continue
+		}
+		if idle++; idle > maxIdle || s.closed {
+			sh.closed = true
+			_ = sh.conn.Close()
+			s.sockets = slices.Delete(s.sockets, i, i+1)
+		}
 	}
 }
 
@@ -116,49 +150,23 @@ func (sh *shared) leave(id inode, keep *target) {
 func (sh *shared) interrupt(on bool) {
 	t := time.Time{}
 	if on {
-		t = time.Unix(1, 0)
+		t = past
 	}
 	_ = sh.conn.SetReadDeadline(t)
 }
 
-// close ends all sends and the reader.
-func (sh *shared) close() {
-	sh.use.Lock()
-	sh.closed = true
-	sh.use.Unlock()
-	sh.srv.mu.Lock()
-	for _, t := range sh.kept {
-		t.close()
-	}
-	sh.kept = nil
-	sh.srv.mu.Unlock()
-	_ = sh.conn.Close()
-}
-
-// gone reports whether it is closed.
-func (sh *shared) gone() bool {
-	sh.use.RLock()
-	defer sh.use.RUnlock()
-	return sh.closed
-}
-
-// send sends the frames of b to t. A guest has half of the buffer at most.
-func (sh *shared) send(via *mmsg.Sender, t *target, guest bool, b frame.Batch) (taken int, err error) {
-	sh.use.RLock()
-	defer sh.use.RUnlock()
-	if sh.closed {
-		return 0, net.ErrClosed
-	}
-	if t.pin.via == "" && !t.same() {
+// send sends the frames of b to t. A client that is not the first one here has half of the buffer at most.
+func (sh *shared) send(p *pipe, b frame.Batch) (taken int, err error) {
+	if !p.target.usable() {
 		return 0, unix.ENOENT
 	}
-	if guest {
+	if sh.first.Load() != p {
 		b = within(b, sh.size/2-outstanding(sh.fd))
 	}
 	if b.Len() == 0 {
 		return 0, nil
 	}
-	return via.Send(sh.fd, t.to, b)
+	return sh.srv.sender.Send(sh.fd, p.target.to, b)
 }
 
 // within is the head of b that Linux charges at most limit bytes for: a frame's bytes with their management in a piece of memory
@@ -173,25 +181,37 @@ func within(b frame.Batch, limit int) frame.Batch {
 	return b.Head(n)
 }
 
-// current is the socket that the path leads to.
-func (s *Server) current() *shared {
+// all are the sockets that there are. The last one has the path.
+func (s *Server) all() []*shared {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cur
+	return slices.Clone(s.sockets)
 }
 
-// wantTurn has turn be called soon.
+// cur is the one that has the path. The caller holds mu.
+func (s *Server) cur() *shared { return s.sockets[len(s.sockets)-1] }
+
+// due reports whether sh has the path and has become a client's. The caller holds mu.
+func (s *Server) due(sh *shared) bool { return sh == s.cur() && len(sh.users) > 0 && !s.fixed }
+
+// wantTurn has the reader of the socket that has the path make another one soon, if that has become a client's.
 func (s *Server) wantTurn() {
-	select {
-	case s.turns <- struct{}{}:
-	default:
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed && s.due(s.cur()) {
+		s.cur().interrupt(true)
 	}
 }
 
-// turn gives the path to a new socket if the present one has become a client's.
-func (s *Server) turn() {
+// turn gives the path to another socket if sh has it and has become a client's. Its caller is the reader of sh, which has handed on
+// what had come, and reads what comes meanwhile before the other one is read: a client that sends by the path has its next frames
+// there, and none may overtake.
+func (s *Server) turn(sh *shared) {
 	s.mu.Lock()
-	due := s.cur.users > 0 && !s.fixed
+	if !s.stopping.Load() { // else Halt has interrupted it
+		sh.interrupt(false)
+	}
+	due := s.due(sh)
 	s.mu.Unlock()
 	if !due {
 		return
@@ -205,28 +225,12 @@ func (s *Server) turn() {
 			"error", err)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := s.cur
-	s.old[last] = struct{}{}
-	s.cur = next // it has the path, so it is kept also when the Server is about to end
-	s.running.Go(func() {
-		last.handOn()
-		next.readLoop()
-	})
+	_ = sh.rc.Control(func(fd uintptr) { _ = sh.drain(int(fd), lastReceives) })
+	s.running.Go(next.readLoop)
 }
 
-// handOn waits until all that had come by sh when it lost the path has been handed on, for turnTime at most: a client that sends by
-// the path has its next frames in the next socket, and none may overtake those.
-func (sh *shared) handOn() {
-	waiting := []unix.PollFd{{Fd: int32(sh.fd), Events: unix.POLLIN}}
-	for end := time.Now().Add(turnTime); time.Now().Before(end) && !sh.srv.stopping.Load(); time.Sleep(time.Millisecond) {
-		// In this order: what does not wait was taken by a reader that was busy before.
-		if n, err := unix.Poll(waiting, 0); err == nil && n == 0 && !sh.busy.Load() {
-			return
-		}
-	}
-}
+// errGiven is why a socket stays the one at its path.
+var errGiven = errors.New("the socket was given by the service manager")
 
 // renew makes the socket that has the path from now on.
 func (s *Server) renew() (*shared, error) {
@@ -237,47 +241,34 @@ func (s *Server) renew() (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	next, err := newShared(s, conn)
+	next, err := s.add(conn, 0)
 	if err != nil {
 		_ = conn.Close()
 	}
 	return next, err
 }
 
-// sweepOld closes the sockets that no client has used for a while, and reports whether there are more that had the path: one that
-// has connected to such a socket says so by a datagram, at once as vfkit and libkrun do.
-func (s *Server) sweepOld() bool {
-	s.mu.Lock()
-	sockets := s.all()
-	s.mu.Unlock()
-	for _, sh := range sockets {
-		s.mu.Lock()
-		kept := maps.Clone(sh.kept)
-		s.mu.Unlock()
-		maps.DeleteFunc(kept, func(_ inode, t *target) bool { return t.same() && t.alive() })
-		s.mu.Lock()
-		for id, t := range kept {
-			if sh.kept[id] == t { // it has not come back meanwhile
-				delete(sh.kept, id)
-				t.close()
-			}
+// readLoop reads until the Server is halted or the socket is closed.
+func (sh *shared) readLoop() {
+	s := sh.srv
+	defer func() { sh.last = nil }()
+	defer sh.release()
+	for warned := (time.Time{}); !s.stopping.Load(); {
+		var err error
+		poll := sh.rc.Read(func(fd uintptr) bool {
+			err = sh.drain(int(fd), math.MaxInt)
+			return err != nil || s.stopping.Load()
+		})
+		switch err = errors.Join(err, poll); {
+		case err == nil, errors.Is(err, net.ErrClosed):
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			s.turn(sh)
+			continue
+		case time.Since(warned) >= warnEvery:
+			warned = time.Now()
+			s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
 		}
-		over := sh != s.cur && sh.users == 0 && len(sh.kept) == 0
-		over, sh.idle = over && sh.idle, over
-		if over {
-			delete(s.old, sh)
-		}
-		s.mu.Unlock()
-		if over {
-			sh.close()
-		}
+		time.Sleep(readPause)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.old) > 0
-}
-
-// all are the sockets that there are. The caller holds mu.
-func (s *Server) all() []*shared {
-	return append(slices.Collect(maps.Keys(s.old)), s.cur)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,25 +93,18 @@ func TestDeafClients(t *testing.T) {
 
 // TestOrderAcrossATurn: no frame that came by the path's next socket overtakes one that came by the last.
 func TestOrderAcrossATurn(t *testing.T) {
-	clients := make(chan *peer, 1)
-	l := newLab(t, func(made *lab, _ *Options) {
-		made.onServe = func(*session) error { // its reader has the first frame
-			at := made.current()
-			made.Server.mu.Lock()
-			at.users++ // as if a client that came before had connected its socket
-			made.Server.mu.Unlock()
-			made.wantTurn()
-			for made.current() == at {
-				time.Sleep(time.Millisecond)
-			}
-			(<-clients).send(testFrame(60, 2))
-			time.Sleep(5 * time.Millisecond) // for the other reader
-			return nil
+	sends := make(chan *peer, 1)
+	l := newLab(t, func(made *lab, o *Options) {
+		o.Renew = func() (*net.UnixConn, error) {
+			(<-sends).send(testFrame(60, 1))
+			return made.renew()
 		}
 	})
-	p := l.unconnected("a")
-	p.send(testFrame(60, 1))
-	clients <- p
+	at, p := l.current(), l.unconnected("a")
+	sends <- p
+	l.connected("b").greet(l)
+	l.turned(at)
+	p.send(testFrame(60, 2))
 	assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(60, 2)}, l.session(p.path).waitFrames(t, 2))
 }
 
@@ -123,7 +117,7 @@ func TestPathCannotTurn(t *testing.T) {
 		p := l.connected(fmt.Sprint(i))
 		p.greet(l).gets(t, p)
 	}
-	require.Eventually(t, func() bool { return assert.ObjectsAreEqual(1, countOf(l.log.String(), "no room on the disk")) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Count(l.log.String(), "no room on the disk") == 1 }, patience, time.Millisecond)
 }
 
 // TestDisconnectedComesBack: a client whose session was ended is connected to a socket that has the path no more, and is served
@@ -136,14 +130,28 @@ func TestDisconnectedComesBack(t *testing.T) {
 	l.turned(at)
 	s.link.Shutdown(link.DrainOne)
 	_ = s.waitEnd(t)
-	l.sweepOld()
 	p.send(testFrame(ethernetLen, 1))
 	again := l.session(p.path, s)
 	again.gets(t, p)
-	again.link.Shutdown(link.DrainOne)
-	_ = again.waitEnd(t)
-	require.NoError(t, p.Close())
-	require.Eventually(t, func() bool { return !l.sweepOld() }, patience, time.Millisecond, "its socket is closed")
+}
+
+// TestIdleSockets: of those that had the path only some are kept without a client, the last ones.
+func TestIdleSockets(t *testing.T) {
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	stay := l.connected("stay")
+	served := stay.greet(l)
+	for i := range maxIdle + 5 {
+		at := l.current()
+		p := l.connected(fmt.Sprint(i))
+		s := p.greet(l)
+		l.turned(at)
+		s.link.Shutdown(link.DrainOne)
+		_ = s.waitEnd(t)
+		require.NoError(t, p.Close())
+	}
+	assert.Len(t, l.all(), 1+maxIdle+1)
+	served.gets(t, stay)
 }
 
 // TestPathIsNeverAbsent: clients reach one of the sockets at any time.

@@ -3,106 +3,127 @@
 package dgram
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"net"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // maxPath is the longest path that a socket's address can hold, in bytes, on the system where it is longest.
 const maxPath = 107
 
+// errElsewhere: a path led to a socket that was bound by another name.
+var errElsewhere = errors.New("the path leads to a socket that was bound by another name")
+
 // Trust says which paths the daemon sends to. The source address of a unix datagram is what the sender once gave to bind, as
 // a string: it may be relative, abstract, made in another file system, or lead to something else by now.
 type Trust struct {
-	// AllowUIDs are owners that are allowed although they would not be (--allow-uid). That is root alone, whoever the daemon
+	// AllowUIDs are owners that are allowed although they would not be (--allow-uid). That is root alone, whatever user the daemon
 	// runs as: what root binds and lets others write to is mostly a service, such as the system's log.
 	AllowUIDs []uint32
 	Own       []string // paths that the daemon bound itself: never sent to
-
-	// ReplySocket: every client is answered through a socket of its own, and senders cannot be asked for their identity.
-	// This is how it is on macOS.
-	ReplySocket bool
 }
-
-// A cause is why an address is not trusted. It is a key for counters and a part of untrusted's text.
-type cause string
-
-// The reasons.
-const (
-	unbound   cause = "unbound"
-	abstract  cause = "abstract"
-	relative  cause = "relative"
-	tooLong   cause = "too long"
-	ownPath   cause = "own path"
-	vanished  cause = "vanished"
-	noSocket  cause = "not a socket"
-	isLink    cause = "a link"
-	ownerRoot cause = "owned by root"
-	forged    cause = "forged"
-	foreign   cause = "another user's"
-	loop      cause = "looping" // sent by the daemon itself
-	slow      cause = "slow"    // on a file system that does not answer, or may not
-	refused   cause = "refused"
-	early     cause = "early" // before the socket was set up
-)
-
-// untrusted is the error of check.
-type untrusted struct {
-	Path   string // as the sender bound it, may be anything
-	Reason cause
-	Err    error  // the system's, may be nil
-	Advice string // what to do
-}
-
-func (e *untrusted) Error() string {
-	s := fmt.Sprintf("client address %q: %s", e.Path, e.Reason)
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s + ": " + e.Advice
-}
-
-// Unwrap returns the system's error.
-func (e *untrusted) Unwrap() error { return e.Err }
 
 // An inode identifies a file for as long as it exists.
-type inode struct {
-	dev, ino uint64
-}
+type inode struct{ dev, ino uint64 }
 
 func inodeOf(st *unix.Stat_t) inode { return inode{dev: uint64(st.Dev), ino: st.Ino} }
 
 // A target is a client's socket in the file system. Where the system can, it holds the very inode that was checked, so that
-// whatever happens to the path later, nothing else is sent to. close releases it.
+// whatever happens to the path later, nothing else is sent to. pin.Close releases it.
 type target struct {
-	path string
-	uid  uint32
-	id   inode
-	pin  pin
-	to   []byte // what to give to sendto
+	path   string
+	uid    uint32
+	id     inode
+	pin    link.Descriptor // of the inode, if the system has such
+	pinned bool            // to leads to the inode itself; else the path is looked at before each use
+	to     []byte          // what to give to connect and sendto
 }
 
-// close releases what the target holds. The target is not used any more.
-func (t *target) close() { t.pin.close() }
+// newTarget makes the target of the file id at path, whose pin it takes over. One that leads elsewhere is as good as none.
+func newTarget(path string, uid uint32, id inode, pin link.Descriptor) *target {
+	t := &target{path: path, uid: uid, id: id, pin: pin, to: []byte(path)}
+	var st unix.Stat_t
+	if via := through(pin); via != "" && unix.Stat(via, &st) == nil && inodeOf(&st) == id {
+		t.to, t.pinned = []byte(via), true
+	}
+	return t
+}
 
 // same reports whether the path still leads to the socket that was checked, and not by a link.
 func (t *target) same() bool {
 	var st unix.Stat_t
-	err := lstat(t.path, &st)
-	return err == nil && inodeOf(&st) == t.id && isSocket(&st)
+	return lstat(t.path, &st) == nil && inodeOf(&st) == t.id && isSocket(&st)
 }
 
-// lstat is unix.Lstat, again after an interruption.
-func lstat(path string, st *unix.Stat_t) error {
+// usable reports whether to leads to what was checked.
+func (t *target) usable() bool { return t.pinned || t.same() }
+
+// present reports whether the path still leads to the socket, and a process has it. It asks by connecting: sending something would be
+// taken for a frame.
+func (t *target) present() bool {
+	if !t.same() {
+		return false
+	}
+	conn, err := t.connect()
+	if err == nil {
+		_ = conn.Close()
+	}
+	return !isGone(err)
+}
+
+// connect connects a new socket to what was checked: to its inode itself where the system can name that; else it looks
+// before, and after at the name that the peer has bound. EPERM: the client has connected its socket to another one, and takes nothing
+// from this one.
+func (t *target) connect() (*net.UnixConn, error) {
+	if !t.usable() {
+		return nil, unix.ENOENT
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: string(t.to), Net: "unixgram"})
+	if err != nil {
+		return nil, fmt.Errorf("connect to client: %w", err)
+	}
+	peer, ok := conn.RemoteAddr().(*net.UnixAddr)
+	switch {
+	case !ok || peer == nil:
+		err = unix.ECONNREFUSED // it has gone meanwhile
+	case peer.Name != t.path:
+		err = fmt.Errorf("connect to client %q: %w: %q", t.path, errElsewhere, peer.Name)
+	case !t.usable():
+		err = unix.ENOENT
+	default:
+		return conn, nil
+	}
+	_ = conn.Close()
+	return nil, err
+}
+
+// isGone reports whether err says that no process has the client's socket any more.
+func isGone(err error) bool {
+	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN, unix.EPIPE, unix.ENOENT, unix.EDESTADDRREQ} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// again calls f until no signal interrupts it.
+func again(f func() error) error {
 	for {
-		if err := unix.Lstat(path, st); err != unix.EINTR {
+		if err := f(); err != unix.EINTR {
 			return err
 		}
 	}
+}
+
+func lstat(path string, st *unix.Stat_t) error {
+	return again(func() error { return unix.Lstat(path, st) })
 }
 
 func isSocket(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFSOCK }
@@ -118,57 +139,34 @@ func classify(name []byte) cause {
 		return relative
 	case len(name) > maxPath:
 		return tooLong
+	case bytes.IndexByte(name, 0) >= 0:
+		return vanished
 	}
 	return ""
 }
 
 // check looks whether frames may be sent to path, which is what a client bound. Its error is an *untrusted.
 func (t Trust) check(path string) (*target, error) {
-	bad := func(r cause, err error, advice string) (*target, error) {
-		return nil, &untrusted{Path: path, Reason: r, Err: err, Advice: advice}
-	}
 	if r := classify([]byte(path)); r != "" {
-		return bad(r, nil, adviceFor(r))
+		return nil, refuse(path, r, nil)
 	}
-	if strings.IndexByte(path, 0) >= 0 {
-		return bad(vanished, nil, adviceFor(vanished))
+	var st unix.Stat_t
+	pin, err := hold(path, &st)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, refuse(path, isLink, nil)
+	case err != nil:
+		return nil, refuse(path, vanished, err)
 	}
-	if slices.Contains(t.Own, path) || slices.Contains(t.Own, filepath.Clean(path)) {
-		return bad(ownPath, nil, adviceFor(ownPath))
+	if r := t.judge(&st, mayHang(pin)); r != "" {
+		pin.Close()
+		return nil, refuse(path, r, nil)
 	}
-	p, st, err := pinPath(path)
-	if err != nil {
-		if errors.Is(err, unix.ELOOP) {
-			return bad(isLink, nil, adviceFor(isLink))
-		}
-		return bad(vanished, err, adviceFor(vanished))
-	}
-	r := t.judge(&st)
-	if r == "" && p.mayHang() && !t.besideOwn(&st) {
-		r = slow
-	}
-	if r != "" {
-		p.close()
-		return bad(r, nil, adviceFor(r))
-	}
-	target := &target{path: path, uid: st.Uid, id: inodeOf(&st), pin: p}
-	target.to = []byte(target.name())
-	return target, nil
+	return newTarget(path, st.Uid, inodeOf(&st), pin), nil
 }
 
-// besideOwn reports whether a file is on the file system of a socket of the daemon.
-func (t Trust) besideOwn(st *unix.Stat_t) bool {
-	for _, own := range t.Own {
-		var o unix.Stat_t
-		if lstat(own, &o) == nil && o.Dev == st.Dev {
-			return true
-		}
-	}
-	return false
-}
-
-// judge looks at what a path leads to.
-func (t Trust) judge(st *unix.Stat_t) cause {
+// judge looks at what a path leads to. One that may hang is good on the file system of a socket of the daemon.
+func (t Trust) judge(st *unix.Stat_t, hangs bool) cause {
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		return isLink
@@ -179,41 +177,16 @@ func (t Trust) judge(st *unix.Stat_t) cause {
 	}
 	for _, own := range t.Own {
 		var o unix.Stat_t
-		if lstat(own, &o) == nil && inodeOf(&o) == inodeOf(st) {
+		switch {
+		case lstat(own, &o) != nil:
+		case inodeOf(&o) == inodeOf(st):
 			return ownPath
+		default:
+			hangs = hangs && o.Dev != st.Dev
 		}
 	}
-	return ""
-}
-
-// adviceFor is what a user does about r.
-func adviceFor(r cause) string {
-	switch r {
-	case unbound:
-		return "bind the client's socket to a path, else nothing can be sent back"
-	case abstract:
-		return "bind the client's socket to a path: abstract names have no owner that could be checked"
-	case relative:
-		return "bind the client's socket to an absolute path: a relative one means something else in this process"
-	case tooLong:
-		return "bind the client's socket to a shorter path"
-	case ownPath:
-		return "this is a socket of the daemon: bind the client's socket to a path of its own"
-	case vanished:
-		return "it cannot be found at this path by the daemon: keep the socket there, and do not bind it in another root directory"
-	case noSocket, isLink:
-		return "the path must be the socket itself"
-	case ownerRoot:
-		return "run the client as another user, or start the daemon with --allow-uid 0"
-	case slow:
-		return "bind the client's socket in a local directory, best beside the daemon's"
-	case foreign:
-		return "hand the socket over as the user who runs the virtual machine"
-	case loop:
-		return "a socket that was handed over to the daemon leads to the daemon itself: connect it to the virtual machine"
-	case forged:
-		return "the sender is not the socket's owner: whoever binds a socket must use it"
-	default:
-		return "see the error"
+	if hangs {
+		return slow
 	}
+	return ""
 }

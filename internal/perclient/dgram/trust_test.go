@@ -68,7 +68,7 @@ func TestCheck(t *testing.T) {
 			target, err := trust.check(tt.path)
 			if tt.want == "" {
 				require.NoError(t, err)
-				defer target.close()
+				defer target.pin.Close()
 				assert.Equal(t, tt.path, target.path)
 				assert.Equal(t, me, target.uid)
 				assert.True(t, target.same())
@@ -90,8 +90,8 @@ func TestTargetNotices(t *testing.T) {
 	trust := Trust{AllowUIDs: []uint32{0}}
 	target, err := trust.check(path)
 	require.NoError(t, err)
-	defer target.close()
-	assert.True(t, target.alive())
+	defer target.pin.Close()
+	assert.True(t, target.present())
 	require.NoError(t, os.Rename(path, path+"2"))
 	assert.False(t, target.same(), "renamed")
 	require.NoError(t, os.Symlink(path+"2", path))
@@ -101,7 +101,7 @@ func TestTargetNotices(t *testing.T) {
 	assert.False(t, target.same(), "another")
 	require.NoError(t, other.Close())
 	require.NoError(t, conn.Close())
-	assert.False(t, target.alive())
+	assert.False(t, target.present())
 }
 
 // TestUntrusted sends from addresses that get no session, and no answer.
@@ -212,8 +212,7 @@ func TestLinkTrick(t *testing.T) {
 func (p *pipe) unpin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.target.pin.via = ""
-	p.target.to = []byte(p.target.path)
+	p.target.pinned, p.target.to = false, []byte(p.target.path)
 }
 
 // FuzzClassify: whatever a sender's address is, it is refused, or an absolute path that a socket can have.
@@ -239,7 +238,7 @@ func FuzzClassify(f *testing.F) {
 			require.NotContains(t, err.Error(), "\n")
 			return
 		}
-		target.close()
+		target.pin.Close()
 		require.Empty(t, r)
 	})
 }
@@ -247,40 +246,12 @@ func FuzzClassify(f *testing.F) {
 // TestWarningsByReason: who breaks one rule without end does not keep another one from being told his.
 func TestWarningsByReason(t *testing.T) {
 	var b bytes.Buffer
-	r := refusals{log: slog.New(slog.NewTextHandler(&b, nil))}
+	r := newRefusals(slog.New(slog.NewTextHandler(&b, nil)))
 	for range 1000 {
-		r.bad(nil, unbound, 1)
+		r.tell(refuse("", unbound, nil), 1)
 	}
-	r.bad([]byte("relative"), relative, 2)
+	r.tell(refuse("relative", relative, nil), 2)
 	assert.Equal(t, 2, strings.Count(b.String(), "level=WARN"), b.String())
 	assert.Contains(t, b.String(), "not served: relative\" address=relative dropped=2")
 	assert.NotContains(t, b.String(), "<nil>")
-}
-
-// TestLook: a look-up that hangs holds nobody up for long, and what it finds in the end is given back.
-func TestLook(t *testing.T) {
-	var l looker
-	v, err := look(&l, func() int { return 7 }, nil)
-	require.NoError(t, err)
-	assert.Equal(t, 7, v)
-	assert.False(t, l.resting(time.Now()))
-
-	answer, undone := make(chan struct{}), make(chan int, 1)
-	_, err = look(&l, func() int { <-answer; return 8 }, func(v int) { undone <- v })
-	require.ErrorIs(t, err, errSlow)
-	l.busy.Store(maxLooks)
-	quick := false
-	for tries := 0; !quick && tries < 20; tries++ { // on a busy machine
-		began := time.Now()
-		_, err = look(&l, func() int { return 9 }, nil)
-		require.ErrorIs(t, err, errSlow, "too many hang")
-		quick = time.Since(began) < lookTime
-	}
-	assert.True(t, quick, "nobody waits for it")
-	l.busy.Store(1)
-	close(answer)
-	assert.Equal(t, 8, <-undone)
-	require.Eventually(t, func() bool { return l.busy.Load() == 0 }, patience, time.Millisecond)
-	assert.True(t, l.resting(time.Now()), "new clients wait for a while")
-	assert.False(t, l.resting(time.Now().Add(time.Minute)))
 }

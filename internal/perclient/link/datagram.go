@@ -28,6 +28,7 @@ type Datagram struct {
 	maxFrame int
 	named    bool           // frames of others than from are dropped
 	from     []byte         // the client's path
+	looked   bool           // from and named are known
 	receiver *mmsg.Receiver // while there is something to read
 }
 
@@ -45,16 +46,13 @@ type DatagramOptions struct {
 // A User is a user with a group.
 type User struct{ UID, GID uint32 }
 
-// NewDatagram takes over conn, which must be a connected datagram socket. Its buffers are set.
-func NewDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
+// newDatagram takes over conn, which must be a connected datagram socket. Its buffers are set.
+func newDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	if o.MaxFrame == 0 {
 		o.MaxFrame = mmsg.MaxLen
 	}
 	d := &Datagram{maxFrame: min(o.MaxFrame, mmsg.MaxLen), socket: socket{shared: o.Shared, keeps: true}}
-	err := d.init(conn, d, func(fd int) {
-		setDatagramBuffers(fd)
-		d.from, d.named = onlySender(fd)
-	})
+	err := d.init(conn, d, setDatagramBuffers)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +113,10 @@ func (d *Datagram) failed(err error) {
 // readOnce implements source.
 func (d *Datagram) readOnce(fd int, h Handler) (again bool, err error) {
 	if d.receiver == nil {
+		if !d.looked { // not before: it may have been connected since it was opened
+			d.from, d.named = onlySender(fd)
+			d.looked = true
+		}
 		if d.receiver, err = mmsg.NewReceiver(d.named); err != nil {
 			d.receiver = nil
 			return false, fmt.Errorf("%w: %w", errNoMemory, err)

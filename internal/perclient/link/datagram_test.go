@@ -42,7 +42,7 @@ func send(t *testing.T, c *net.UnixConn, b []byte) {
 
 func startDatagram(t *testing.T, conn *net.UnixConn, o DatagramOptions) *running {
 	t.Helper()
-	d, err := NewDatagram(conn, o)
+	d, err := newDatagram(conn, o)
 	require.NoError(t, err)
 	return run(t, d)
 }
@@ -188,7 +188,7 @@ func TestDatagramDeafClient(t *testing.T) {
 
 func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
 	daemon, client := datagramPair(t)
-	d, err := NewDatagram(daemon, DatagramOptions{})
+	d, err := newDatagram(daemon, DatagramOptions{})
 	require.NoError(t, err)
 	fill(t, client)
 	d.Shutdown(DrainStop)
@@ -202,7 +202,7 @@ func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
 
 func TestDatagramHandlerPanics(t *testing.T) {
 	daemon, client := datagramPair(t)
-	d, err := NewDatagram(daemon, DatagramOptions{})
+	d, err := newDatagram(daemon, DatagramOptions{})
 	require.NoError(t, err)
 	fill(t, client)
 	assert.Panics(t, func() { _ = d.Run(panicking{}) })
@@ -214,7 +214,7 @@ func TestDatagramHandlerPanics(t *testing.T) {
 func TestNewDatagramOfAClosedSocket(t *testing.T) {
 	daemon, _ := datagramPair(t)
 	require.NoError(t, daemon.Close())
-	_, err := NewDatagram(daemon, DatagramOptions{})
+	_, err := newDatagram(daemon, DatagramOptions{})
 	assert.ErrorIs(t, err, net.ErrClosed)
 }
 
@@ -225,7 +225,7 @@ func (c *counting) Frames(b frame.Batch) { c.n.Add(int64(b.Len())) }
 
 func TestDatagramAllocatesNothing(t *testing.T) {
 	daemon, client := datagramPair(t)
-	d, err := NewDatagram(daemon, DatagramOptions{})
+	d, err := newDatagram(daemon, DatagramOptions{})
 	require.NoError(t, err)
 	var c counting
 	rc, err := client.SyscallConn()

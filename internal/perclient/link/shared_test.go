@@ -94,7 +94,7 @@ func eachShared(t *testing.T, f func(t *testing.T, l *sharedLink)) {
 		"datagram": func(t *testing.T) (*net.UnixConn, *net.UnixConn, func(*net.UnixConn) (Link, error)) {
 			daemon, client := datagramPair(t)
 			return daemon, client, func(c *net.UnixConn) (Link, error) {
-				return NewDatagram(c, DatagramOptions{QueueSize: smallQueue, Shared: true})
+				return newDatagram(c, DatagramOptions{QueueSize: smallQueue, Shared: true})
 			}
 		},
 	} {

@@ -119,7 +119,7 @@ func AttachStream(o StreamOptions, v State) (*stream, error) {
 
 // AttachDatagram makes a link of v, whose socket it takes over.
 func AttachDatagram(o DatagramOptions, v State) (*Datagram, error) {
-	return attach(v, func(conn *net.UnixConn) (*Datagram, error) { return NewDatagram(conn, o) })
+	return attach(v, func(conn *net.UnixConn) (*Datagram, error) { return newDatagram(conn, o) })
 }
 
 // attach makes a link of v by open.

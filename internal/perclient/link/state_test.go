@@ -171,7 +171,7 @@ func TestAttachRefuses(t *testing.T) {
 // TestDatagramIsDetached under load in both directions: nothing from the client is lost, and what is lost for it is counted.
 func TestDatagramIsDetached(t *testing.T) {
 	conn, client := datagramPair(t)
-	l, err := NewDatagram(conn, DatagramOptions{QueueSize: smallQueue})
+	l, err := newDatagram(conn, DatagramOptions{QueueSize: smallQueue})
 	require.NoError(t, err)
 	var h collector
 	const frames = 20000

@@ -4,8 +4,12 @@ package passfd
 
 import (
 	"errors"
-	"io"
+	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
@@ -15,58 +19,37 @@ import (
 
 // adopt serves a descriptor that a client hands over.
 func (s *Server) adopt(c *conn) {
-	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
-	bare := m.Bare()
-	defer m.Close() // also what came before an error
-	r := proto.Request{Version: proto.Version, Transport: proto.Datagram}
-	if err == nil && !bare {
-		r, err = proto.DecodeRequest(m.Line)
-	}
-	if err == nil && m.FD == proto.None {
-		err = &proto.Error{Code: proto.BadDescriptor, Text: "no descriptor came with the first byte"}
+	m, r, err := c.request()
+	defer func() { m.Close() }() // also what came before an error
+	var bound string
+	if err == nil {
+		bound, err = s.examine(m.FD, r.Transport)
 	}
 	var l link.Link
-	var h handed
 	if err == nil {
-		if h, err = s.examine(m.FD, r.Transport); err == nil {
-			m.FD = proto.None // it is h's
-			l, err = s.adopted(h, r.Transport, c.peer)
-		}
+		l, err = s.adopted(m.FD, bound, r.Transport, c.peer)
+		m.FD = proto.None // it is l's
 	}
-	cl := perclient.Client{Path: h.bound}
 	switch {
-	case err != nil && bare:
-		s.refuseBare(c, err)
 	case err != nil:
 		s.refuse(c, err)
-	case bare: // it is told nothing, and its connection means nothing
-		if _, err := s.begin(c, l, r, cl); err != nil {
-			s.refuseBare(c, err)
+	case c.bare: // it is told nothing, and its connection means nothing
+		if _, err := s.begin(c, l, r, perclient.Client{Path: bound}); err != nil {
+			s.refuse(c, err)
 		}
 	default:
-		s.join(c, l, r, cl, r.Wait)
+		s.join(c, l, r, perclient.Client{Path: bound}, r.Wait)
 	}
 }
 
-// refuseBare is refuse for a client that waits for no answer.
-func (s *Server) refuseBare(c *conn, err error) {
-	if !errors.Is(err, io.EOF) {
-		e := c.wire(err)
-		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
-	}
-}
-
-// adopted makes the link on h, which it takes over from giver.
-func (s *Server) adopted(h handed, t proto.Transport, giver peercred.Peer) (link.Link, error) {
+// adopted makes the link on fd, which it takes over from giver and which is bound to a path, or connected if that is empty.
+func (s *Server) adopted(fd int, bound string, t proto.Transport, giver peercred.Peer) (link.Link, error) {
 	o := link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true, As: giverOf(giver)}
-	if h.bound == "" {
-		return s.newLink(h.fd, t, o)
+	v := link.State{Socket: link.Descriptor{FD: fd}}
+	if bound == "" {
+		return linkOf(t, o, v)
 	}
-	uc, err := link.Descriptor{FD: h.fd}.Conn()
-	if err != nil {
-		return nil, err
-	}
-	return newPending(uc, h.bound, o, s), nil
+	return s.newPending(bound, o, v)
 }
 
 // giverOf is in whose name a daemon of root's acts when p hands something over; nil if in its own.
@@ -75,4 +58,58 @@ func giverOf(p peercred.Peer) *link.User {
 		return nil
 	}
 	return &link.User{UID: p.User(), GID: p.Group()}
+}
+
+// badDescriptor says that a descriptor cannot carry frames.
+func badDescriptor(format string, args ...any) error {
+	return &proto.Error{Code: proto.BadDescriptor, Text: "the descriptor is " + fmt.Sprintf(format, args...)}
+}
+
+// examine checks that fd is a socket of transport t that leads to a client, and returns the path that it is bound to if it is not
+// connected. Its error is a *proto.Error. The client may have the same socket and change it at any time: what is found here spares it
+// mistakes, nothing more depends on it.
+func (s *Server) examine(fd int, t proto.Transport) (bound string, err error) {
+	local, err := unix.Getsockname(fd)
+	name, ok := local.(*unix.SockaddrUnix)
+	if err != nil || !ok {
+		return "", badDescriptor("no unix socket, and has to be one")
+	}
+	if is := transportOf(fd); is != t {
+		return "", badDescriptor("a unix socket of kind %q, and %q was asked for; say so with \"transport\"", is, t)
+	}
+	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && n != 0 {
+		return "", badDescriptor("a socket that listens, and has to be connected")
+	}
+	remote, err := unix.Getpeername(fd)
+	switch {
+	case err == nil:
+		r, ok := remote.(*unix.SockaddrUnix)
+		if ok && slices.Contains(s.opts.Trust.Own, r.Name) || peercred.OfFD(fd).PID == s.self {
+			return "", badDescriptor("connected to this daemon itself: its frames would go round")
+		}
+		return "", nil
+	case !errors.Is(err, unix.ENOTCONN):
+		return "", badDescriptor("a unix socket whose other end has gone")
+	case t == proto.Stream:
+		return "", badDescriptor("a stream socket that is not connected")
+	case name.Name == "" || name.Name == "@": // as Linux's unnamed ones are read
+		return "", badDescriptor("a datagram socket that is neither connected nor bound: nothing could reach it")
+	case slices.Contains(s.opts.Trust.Own, name.Name):
+		return "", badDescriptor("bound to the daemon's own path %q", name.Name)
+	case !filepath.IsAbs(name.Name): // nothing would tell when the last process that may send to it has gone
+		return "", badDescriptor("bound to %q: bind it to an absolute path", name.Name)
+	}
+	return name.Name, nil
+}
+
+// transportOf is the transport that a socket carries. SOCK_SEQPACKET and others are none.
+func transportOf(fd int) proto.Transport {
+	kind, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE) // 0 is no kind
+	switch kind {
+	case unix.SOCK_DGRAM:
+		return proto.Datagram
+	case unix.SOCK_STREAM:
+		return proto.Stream
+	}
+	return proto.Transport(fmt.Sprintf("socket type %d", kind))
 }

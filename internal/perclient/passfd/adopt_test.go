@@ -22,7 +22,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -106,11 +105,6 @@ func openFor(t *testing.T, what string) *os.File {
 		return f
 	case "file":
 		f, err := os.CreateTemp(t.TempDir(), "file")
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = f.Close() })
-		return f
-	case "directory", "device":
-		f, err := os.Open(map[string]string{"directory": "/", "device": os.DevNull}[what])
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = f.Close() })
 		return f
@@ -247,12 +241,10 @@ func TestBadDescriptors(t *testing.T) {
 		transport proto.Transport
 		says      string
 	}{
-		{"file", proto.Datagram, "a regular file"},
-		{"directory", proto.Datagram, "a directory"},
-		{"device", proto.Datagram, "a device"},
-		{"pipe", proto.Datagram, "a pipe"},
-		{"tcp", proto.Stream, "an internet socket"},
-		{"udp", proto.Datagram, "an internet socket"},
+		{"file", proto.Datagram, "no unix socket"},
+		{"pipe", proto.Datagram, "no unix socket"},
+		{"tcp", proto.Stream, "no unix socket"},
+		{"udp", proto.Datagram, "no unix socket"},
 		{"seqpacket", proto.Datagram, "socket type 5"},
 		{"listener", proto.Stream, "a socket that listens"},
 		{"unconnected stream", proto.Stream, "not connected"},
@@ -263,7 +255,7 @@ func TestBadDescriptors(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			r := newRig(t, elsewhere)
-			_, err := client.Adopt(t.Context(), r.dir, openFor(t, c.what), &proto.Request{Transport: c.transport})
+			_, err := proto.Adopt(t.Context(), r.dir, openFor(t, c.what), &proto.Request{Transport: c.transport})
 			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
 			assert.ErrorContains(t, err, c.says)
 			assert.Zero(t, r.opts.Clients.Clients())
@@ -308,7 +300,7 @@ func TestOwnSocketsAreRefused(t *testing.T) {
 					elsewhere(r)
 				}
 			})
-			_, err := client.Adopt(t.Context(), r.dir, c.make(t, r), &proto.Request{Transport: c.transport, Wait: true})
+			_, err := proto.Adopt(t.Context(), r.dir, c.make(t, r), &proto.Request{Transport: c.transport, Wait: true})
 			assert.Equal(t, proto.BadDescriptor, codeOf(t, err))
 			assert.ErrorContains(t, err, "daemon")
 		})
@@ -349,7 +341,7 @@ func TestBoundPathGone(t *testing.T) {
 			fd, err := unix.Dup(int(bindAt(t, path).Fd()))
 			require.NoError(t, err)
 			s := NewServer(Options{Log: slog.New(slog.DiscardHandler)})
-			l, err := s.adopted(handed{fd: fd, bound: path}, proto.Datagram, peercred.Peer{})
+			l, err := s.adopted(fd, path, proto.Datagram, peercred.Peer{})
 			require.NoError(t, err)
 			p := l.(*pending)
 			over := make(chan error, 1)
@@ -381,11 +373,11 @@ func TestBoundPathGone(t *testing.T) {
 // TestBoundEndsBeforeTheFirstSender as any other does.
 func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
 	r := newRig(t, elsewhere)
-	a, err := client.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
+	a, err := proto.Adopt(t.Context(), r.dir, openFor(t, "bound"), &proto.Request{Wait: true})
 	require.NoError(t, err)
 	require.NoError(t, a.Lifeline.Close())
 	r.gone(t, lifelineEnded)
-	_, err = client.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
+	_, err = proto.Adopt(t.Context(), r.dir, openFor(t, "bound"), nil)
 	require.NoError(t, err)
 	r.only(t)
 	r.Stop()
@@ -400,7 +392,7 @@ func TestDescriptorsAmongFrames(t *testing.T) {
 		t.Run(string(transport), func(t *testing.T) {
 			r := newRig(t, elsewhere)
 			kept, handed := pair(t, transport)
-			_, err := client.Adopt(t.Context(), r.dir, handed, &proto.Request{Transport: transport})
+			_, err := proto.Adopt(t.Context(), r.dir, handed, &proto.Request{Transport: transport})
 			require.NoError(t, err)
 			before := openFiles(t)
 			b := ethernet(60)

@@ -25,17 +25,17 @@ const vmnetMaxPackets = 256
 
 // attach serves a client that asks for a descriptor. The connection is its lifeline.
 func (s *Server) attach(c *conn) {
-	r, err := c.readAttach()
+	m, r, err := c.request()
+	defer func() { m.Close() }() // also what came before an error
+	ours, theirs := proto.None, proto.None
+	if err == nil {
+		ours, theirs, err = proto.Pair(r.Transport)
+	}
 	if err != nil {
 		s.refuse(c, err)
 		return
 	}
-	ours, theirs, err := proto.Pair(r.Transport)
-	if err != nil {
-		s.refuse(c, err)
-		return
-	}
-	l, err := s.newLink(ours, r.Transport, link.DatagramOptions{})
+	l, err := linkOf(r.Transport, link.DatagramOptions{QueueSize: s.opts.QueueSize}, link.State{Socket: link.Descriptor{FD: ours}})
 	if err != nil {
 		_ = unix.Close(theirs)
 		s.refuse(c, err)
@@ -44,18 +44,22 @@ func (s *Server) attach(c *conn) {
 	s.join(c, l, r, perclient.Client{Theirs: link.Descriptor{FD: theirs}}, true)
 }
 
-// readAttach reads what the client asks for.
-func (c *conn) readAttach() (proto.Request, error) {
-	m, err := proto.ReadMessage(c.UnixConn, proto.MaxLine)
-	var r proto.Request
-	defer m.Close() // also what came before an error
-	if err == nil {
+// request reads what the client asks for. The message has its descriptor, also with an error.
+func (c *conn) request() (m proto.Message, r proto.Request, err error) {
+	adopt := c.via == viaAdopt
+	m, err = proto.ReadMessage(c.UnixConn, proto.MaxLine)
+	c.bare = adopt && m.Bare()
+	r = proto.Request{Version: proto.Version, Transport: proto.Datagram}
+	if err == nil && !c.bare {
 		r, err = proto.DecodeRequest(m.Line)
 	}
-	if err == nil && m.FD != proto.None {
-		err = &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
+	switch {
+	case err != nil || adopt == (m.FD != proto.None):
+		return m, r, err
+	case adopt:
+		return m, r, &proto.Error{Code: proto.BadDescriptor, Text: "no descriptor came with the first byte"}
 	}
-	return r, err
+	return m, r, &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
 }
 
 // join serves the client behind l, which asked for r, and tells it what came of that. It takes over l and cl.Theirs. lifeline: the
@@ -140,13 +144,18 @@ func (s *Server) started(c *conn, x *perclient.Session) (network.PortInfo, error
 	limit, stop := context.WithTimeout(c.ctx, s.ready)
 	defer stop()
 	info, err := x.Ready(limit)
-	if err != nil {
-		if c.ctx.Err() != nil {
-			err = context.Cause(c.ctx)
+	switch {
+	case err == nil:
+	case c.ctx.Err() != nil:
+		err = context.Cause(c.ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		err = &proto.Error{
+			Code: proto.NoNetwork, Text: fmt.Sprintf("the client's interface did not start within %v; see the daemon's log", s.ready),
 		}
-		return info, &notStarted{err}
+	case !errors.Is(err, perclient.ErrGone) && !errors.Is(err, network.ErrClosed) && !errors.Is(err, network.ErrIDInUse):
+		err = &proto.Error{Code: proto.NoNetwork, Text: "the client's interface did not start: " + err.Error()}
 	}
-	return info, nil
+	return info, err
 }
 
 // Link makes the link of a client that was detached, whose socket it takes over.
@@ -157,39 +166,20 @@ func (s *Server) Link(v *perclient.Detached) (link.Link, error) {
 	}
 	switch {
 	case v.Link.Waits:
-		conn, err := v.Link.Socket.Conn()
-		if err != nil {
-			return nil, err
-		}
-		p := newPending(conn, v.Client.Path, o, s)
-		p.early.Store(v.Link.Stats.DropClosed)
-		p.at.Store(v.Link.At)
-		return p, nil
+		return s.newPending(v.Client.Path, o, v.Link)
 	case v.Client.Transport == status.PassedStream:
-		return link.AttachStream(link.StreamOptions{QueueSize: o.QueueSize, Shared: o.Shared}, v.Link)
+		return linkOf(proto.Stream, o, v.Link)
 	}
-	return link.AttachDatagram(o, v.Link)
+	return linkOf(proto.Datagram, o, v.Link)
 }
 
-// newLink makes the link on our end of a pair, or, with o saying so, on a descriptor that its sender has as well. It takes fd
-// over.
-func (s *Server) newLink(fd int, t proto.Transport, o link.DatagramOptions) (link.Link, error) {
-	uc, err := link.Descriptor{FD: fd}.Conn()
-	if err != nil {
-		return nil, err
-	}
-	var l link.Link
+// linkOf makes the link of v, whose socket it takes over: our end of a pair, or, with o saying so, a descriptor that its sender has
+// as well.
+func linkOf(t proto.Transport, o link.DatagramOptions, v link.State) (link.Link, error) {
 	if t == proto.Stream {
-		l, err = link.NewStream(uc, link.StreamOptions{QueueSize: s.opts.QueueSize, Shared: o.Shared})
-	} else {
-		o.QueueSize = s.opts.QueueSize
-		l, err = link.NewDatagram(uc, o)
+		return link.AttachStream(link.StreamOptions{QueueSize: o.QueueSize, Shared: o.Shared}, v)
 	}
-	if err != nil {
-		_ = uc.Close()
-		return nil, fmt.Errorf("use the socket: %w", err)
-	}
-	return l, nil
+	return link.AttachDatagram(o, v)
 }
 
 // reply describes the network and a client's port on it.
@@ -240,13 +230,13 @@ func (c *conn) send(r proto.Reply, fd int) error {
 	return proto.WriteMessage(c.UnixConn, r.Encode(), fd)
 }
 
-// refuse tells the client why it is not served, and the log.
+// refuse tells the client why it is not served, unless it waits for no answer, and the log.
 func (s *Server) refuse(c *conn, err error) {
 	e := c.wire(err)
 	if !errors.Is(err, io.EOF) { // one that left again without a word is no news
 		s.complain(c, "client refused", "code", string(e.Code), "error", e.Text)
 	}
-	if c.send(proto.Reply{Error: e}, proto.None) == nil {
+	if !c.bare && c.send(proto.Reply{Error: e}, proto.None) == nil {
 		c.settle()
 	}
 }
@@ -265,14 +255,6 @@ func (c *conn) settle() {
 	}
 }
 
-// notStarted is why a client's interface did not start.
-type notStarted struct{ error }
-
-func (e *notStarted) Error() string {
-	return "the client's interface did not start: " + e.error.Error()
-}
-func (e *notStarted) Unwrap() error { return e.error }
-
 // wire is err as the client is told it.
 func (c *conn) wire(err error) *proto.Error {
 	if e, ok := errors.AsType[*proto.Error](err); ok && c.ctx.Err() == nil {
@@ -290,10 +272,6 @@ func (c *conn) wire(err error) *proto.Error {
 		e.Code = proto.IDInUse
 	case errors.Is(err, perclient.ErrFull):
 		e.Code = proto.Full
-	case errors.Is(err, context.DeadlineExceeded):
-		e.Code, e.Text = proto.NoNetwork, fmt.Sprintf("the client's interface did not start within %v; see the daemon's log", c.srv.ready)
-	case errors.As(err, new(*notStarted)):
-		e.Code = proto.NoNetwork
 	}
 	return e
 }

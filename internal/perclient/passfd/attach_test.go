@@ -26,7 +26,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -178,10 +177,10 @@ func TestNotServed(t *testing.T) {
 				hand(t, conn, "{}\n", handed)
 				refused(t, conn, c.code)
 			} else {
-				_, err := client.Attach(t.Context(), r.dir, proto.Request{})
+				_, err := proto.Attach(t.Context(), r.dir, proto.Request{})
 				assert.Equal(t, c.code, codeOf(t, err), "%v", err)
 				assert.ErrorContains(t, err, c.says)
-				_, err = client.Adopt(t.Context(), r.dir, handed, &proto.Request{})
+				_, err = proto.Adopt(t.Context(), r.dir, handed, &proto.Request{})
 				assert.Equal(t, c.code, codeOf(t, err), "%v", err)
 			}
 			r.gone(t, "client refused")
@@ -250,9 +249,9 @@ func TestAThousandAtOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 			defer cancel()
 			transport := []proto.Transport{proto.Stream, proto.Datagram}[i%2]
-			a, err := client.Attach(ctx, r.dir, proto.Request{Transport: transport})
+			a, err := proto.Attach(ctx, r.dir, proto.Request{Transport: transport})
 			for errors.Is(err, unix.ECONNREFUSED) { // macOS's backlog has 128 places, which may be full for more than a second here
-				a, err = client.Attach(ctx, r.dir, proto.Request{Transport: transport})
+				a, err = proto.Attach(ctx, r.dir, proto.Request{Transport: transport})
 			}
 			answered.Done()
 			if e, ok := errors.AsType[*proto.Error](err); ok && e.Code == proto.Full {
@@ -275,7 +274,7 @@ func TestSlowOnesHoldNobodyUp(t *testing.T) {
 	for range 200 {
 		r.ask(t, "attach", "{")
 	}
-	a, err := client.Attach(t.Context(), r.dir, proto.Request{})
+	a, err := proto.Attach(t.Context(), r.dir, proto.Request{})
 	require.NoError(t, err)
 	defer func() { _ = a.Close() }()
 	exchange(t, a.File, proto.Datagram)
@@ -348,7 +347,7 @@ func TestReplyOfVmnet(t *testing.T) {
 	ours, theirs, err := proto.Pair(proto.Stream)
 	require.NoError(t, err)
 	defer unix.Close(theirs)
-	l, err := s.newLink(ours, proto.Stream, link.DatagramOptions{})
+	l, err := linkOf(proto.Stream, link.DatagramOptions{}, link.State{Socket: link.Descriptor{FD: ours}})
 	require.NoError(t, err)
 	defer l.Close()
 	assert.Equal(t, proto.Reply{
@@ -367,7 +366,7 @@ func TestUsersHaveRoom(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = unix.Close(theirs) })
 		code := r.admit(&conn{
-			UnixConn: uc, srv: r.Server, until: time.Now().Add(time.Minute), via: viaAttach, peer: peercred.Peer{Known: true, UID: uid},
+			UnixConn: uc, srv: r.Server, via: viaAttach, peer: peercred.Peer{Known: true, UID: uid},
 		})
 		if code != "" {
 			_ = uc.Close()

@@ -27,7 +27,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -236,11 +235,11 @@ func (r *rig) dial(t *testing.T, name string) *net.UnixConn {
 }
 
 // attach attaches a client.
-func (r *rig) attach(t *testing.T, q proto.Request) *client.Attached {
+func (r *rig) attach(t *testing.T, q proto.Request) *proto.Attached {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	a, err := client.Attach(ctx, r.dir, q)
+	a, err := proto.Attach(ctx, r.dir, q)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = a.Close() })
 	return a
@@ -301,10 +300,10 @@ func (r *rig) ask(t *testing.T, name, text string) *net.UnixConn {
 }
 
 // adopt hands one end of a pair over, and returns the one that the client keeps.
-func (r *rig) adopt(t *testing.T, transport proto.Transport, q *proto.Request) (kept *os.File, a *client.Adopted) {
+func (r *rig) adopt(t *testing.T, transport proto.Transport, q *proto.Request) (kept *os.File, a *proto.Adopted) {
 	t.Helper()
 	kept, handed := pair(t, transport)
-	a, err := client.Adopt(t.Context(), r.dir, handed, q)
+	a, err := proto.Adopt(t.Context(), r.dir, handed, q)
 	require.NoError(t, err)
 	require.NoError(t, handed.Close())
 	return kept, a

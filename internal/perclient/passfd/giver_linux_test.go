@@ -41,7 +41,7 @@ func TestGiverConnectsToAService(t *testing.T) {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.Connect(fd, &unix.SockaddrUnix{Name: service}))
-		l, err := s.adopted(handed{fd: fd}, proto.Datagram, giver)
+		l, err := s.adopted(fd, "", proto.Datagram, giver)
 		require.NoError(t, err)
 		done := make(chan error, 1)
 		go func() { done <- l.Run(nil) }()

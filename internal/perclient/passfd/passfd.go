@@ -16,20 +16,21 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 const (
 	// requestTime is how long a client may take from its connection to the end of its request.
 	requestTime = 5 * time.Second
+
+	// lastTime is how long a request may still take at the Server's end: a client that hands a descriptor over without a request
+	// waits for no answer, and cannot be told to try again.
+	lastTime = 20 * time.Millisecond
 
 	// settleTime is how long a client that was refused may take to read that, at most.
 	settleTime = 100 * time.Millisecond
@@ -57,9 +58,6 @@ var (
 	errReplaced = errors.New("the daemon is being replaced by another version; ask again")
 )
 
-// past is a deadline that wakes a goroutine that waits for a socket.
-var past = time.Unix(1, 0)
-
 // Options set up a Server.
 type Options struct {
 	Network func() network.Info // for replies
@@ -75,13 +73,13 @@ type Options struct {
 // then.
 //
 //	accepted --> reading --request--> served, or answered with an error --> the session's, or closed
-//	reading, not a byte has come --Detach--> Unread --Attach, of this process or its next image--> reading
+//	reading, or its interface has not started --Stop or Detach--> answered with "stopping", closed
 //	accepted --maxOpen are open, or maxOpenUser--> answered with "full", closed
 type Server struct {
 	opts Options
 	self int // our process id
 
-	request, ready time.Duration // requestTime and readyTime, but in tests
+	request, ready, last time.Duration // requestTime, readyTime and lastTime, but in tests
 
 	mu      sync.Mutex
 	ctx     context.Context // until Stop or Detach
@@ -89,21 +87,12 @@ type Server struct {
 	stopped bool           // by Stop
 	open    int            // connections
 	users   map[uint32]int // connections of each user that has any
-	unread  []Unread       // left by Detach
 	running sync.WaitGroup
-}
-
-// An Unread is a connection of which nothing was read yet.
-type Unread struct {
-	Socket link.Descriptor `json:"socket"`
-	Via    string          `json:"via"`  // the socket that it came by: "attach" or "adopt"
-	Peer   peercred.Peer   `json:"peer"` // as it was when it connected
-	Left   time.Duration   `json:"left"` // until its request has to be there
 }
 
 // NewServer makes a server. It runs nothing by itself until it is given a connection.
 func NewServer(o Options) *Server {
-	s := &Server{opts: o, self: os.Getpid(), users: map[uint32]int{}, request: requestTime, ready: readyTime}
+	s := &Server{opts: o, self: os.Getpid(), users: map[uint32]int{}, request: requestTime, ready: readyTime, last: lastTime}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
 }
@@ -111,23 +100,18 @@ func NewServer(o Options) *Server {
 // A conn is one connection.
 type conn struct {
 	*net.UnixConn
-	srv   *Server
-	ctx   context.Context // the Server's when it came
-	until time.Time       // when the request has to be there
-	peer  peercred.Peer
-	via   string
-	left  bool // for Attach
+	srv  *Server
+	ctx  context.Context // the Server's when it came
+	peer peercred.Peer
+	via  string
+	bare bool // nothing waits for an answer
 
 	session *perclient.Session // nil before there is one
 }
 
 // Connected takes over a connection to the socket via, "attach" or "adopt". It never blocks.
 func (s *Server) Connected(via string, uc *net.UnixConn) {
-	s.take(&conn{UnixConn: uc, srv: s, until: time.Now().Add(s.request), via: via, peer: peercred.Of(uc)})
-}
-
-// take has c served by a goroutine if there is room, else turns it away.
-func (s *Server) take(c *conn) {
+	c := &conn{UnixConn: uc, srv: s, via: via, peer: peercred.Of(uc)}
 	switch s.admit(c) {
 	case proto.Stopping:
 		c.turnAway(&proto.Error{Code: proto.Stopping, Text: context.Cause(c.ctx).Error()})
@@ -167,14 +151,10 @@ func (c *conn) run() {
 			}
 		}
 	}()
-	if c.SetReadDeadline(c.until) != nil {
+	if c.SetReadDeadline(time.Now().Add(s.request)) != nil {
 		return
 	}
-	defer context.AfterFunc(c.ctx, func() { _ = c.SetReadDeadline(past) })()
-	if !c.awaitInput() && errors.Is(context.Cause(c.ctx), errReplaced) {
-		c.leave()
-		return
-	}
+	defer context.AfterFunc(c.ctx, func() { _ = c.SetReadDeadline(time.Now().Add(s.last)) })()
 	faults.Point("passing.request")
 	if c.via == viaAdopt {
 		s.adopt(c)
@@ -183,36 +163,10 @@ func (c *conn) run() {
 	}
 }
 
-// awaitInput waits until there is something to read, or for c's deadline. It reports whether there is.
-func (c *conn) awaitInput() (there bool) {
-	rc, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	_ = rc.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 0)
-		there = n > 0
-		return there || err != nil && err != unix.EINTR
-	})
-	return there
-}
-
-// leave leaves c, of which nothing was read, for Attach.
-func (c *conn) leave() {
-	_ = c.SetDeadline(time.Time{})
-	c.left = true
-	c.srv.mu.Lock()
-	defer c.srv.mu.Unlock()
-	c.srv.unread = append(c.srv.unread, Unread{Socket: link.Holding(c.UnixConn), Via: c.via, Peer: c.peer, Left: time.Until(c.until)})
-}
-
-// end closes the connection, unless it is left for Attach. A lifeline is held by its session as well.
+// end closes the connection. A lifeline is held by its session as well.
 func (c *conn) end() {
 	s := c.srv
-	if !c.left {
-		_ = c.Close()
-	}
+	_ = c.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
@@ -253,34 +207,20 @@ func (s *Server) Wait(ctx context.Context) {
 	}
 }
 
-// Detach answers requests that are not served yet with "stopping", and returns the connections of which nothing was read. It is
-// called after the accept loops have ended and before the sessions are detached.
-func (s *Server) Detach() []Unread {
+// Detach answers requests that are not served yet with "stopping". It is called after the accept loops have ended and before the
+// sessions are detached.
+func (s *Server) Detach() {
 	s.finish(errReplaced)
 	s.running.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unread := s.unread
-	s.unread = nil
-	return unread
 }
 
-// Attach goes on after a Detach, of this Server or of another image's, with the connections that it has left. In a new Server it comes
-// before any connection.
-func (s *Server) Attach(unread []Unread) {
+// Attach goes on after a Detach.
+func (s *Server) Attach() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	if s.stopped { // meanwhile
 		s.cancel(errStopped)
-	}
-	s.mu.Unlock()
-	for _, u := range unread {
-		uc, err := u.Socket.Conn()
-		if err != nil {
-			s.opts.Log.Warn("a connection without a request is lost in the upgrade", "via", u.Via, "error", err)
-			continue
-		}
-		s.take(&conn{UnixConn: uc, srv: s, until: time.Now().Add(min(u.Left, s.request)), via: u.Via, peer: u.Peer})
 	}
 }
 

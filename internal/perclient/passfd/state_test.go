@@ -21,7 +21,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -29,13 +28,13 @@ import (
 // called between the two.
 func (r *rig) upgrade(t *testing.T, sameProcess bool, between func([]perclient.Detached)) {
 	t.Helper()
-	unread := r.Detach()
+	r.Detach()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	list, err := r.opts.Clients.Detach(ctx, func() {}, func() {}, nil)
 	require.NoError(t, err)
 	if !sameProcess {
-		list, unread = overTheWire(t, list, unread)
+		list = overTheWire(t, list)
 		o := r.opts
 		o.Clients = perclient.NewServer(perclient.Options{Network: r.net, Log: o.Log})
 		next := NewServer(o)
@@ -47,18 +46,14 @@ func (r *rig) upgrade(t *testing.T, sameProcess bool, between func([]perclient.D
 		between(list)
 	}
 	require.Empty(t, r.opts.Clients.Attach(list, r.Link))
-	r.Attach(unread)
+	r.Attach()
 }
 
 // overTheWire is what the next image gets: descriptors in place of connections, which are closed.
-func overTheWire(t *testing.T, list []perclient.Detached, unread []Unread) (l []perclient.Detached, u []Unread) {
+func overTheWire(t *testing.T, list []perclient.Detached) (v []perclient.Detached) {
 	t.Helper()
-	b, err := json.Marshal(map[string]any{"list": list, "unread": unread})
+	b, err := json.Marshal(list)
 	require.NoError(t, err)
-	var v struct {
-		List   []perclient.Detached
-		Unread []Unread
-	}
 	require.NoError(t, json.Unmarshal(b, &v))
 	move := func(was, is *link.Descriptor) {
 		if was.IsNone() {
@@ -68,15 +63,12 @@ func overTheWire(t *testing.T, list []perclient.Detached, unread []Unread) (l []
 		require.NoError(t, err)
 		was.Close()
 	}
-	for i := range v.List {
-		move(&list[i].Link.Socket, &v.List[i].Link.Socket)
-		move(&list[i].Client.Lifeline, &v.List[i].Client.Lifeline)
-		move(&list[i].Client.Theirs, &v.List[i].Client.Theirs)
+	for i := range v {
+		move(&list[i].Link.Socket, &v[i].Link.Socket)
+		move(&list[i].Client.Lifeline, &v[i].Client.Lifeline)
+		move(&list[i].Client.Theirs, &v[i].Client.Theirs)
 	}
-	for i := range v.Unread {
-		move(&unread[i].Socket, &v.Unread[i].Socket)
-	}
-	return v.List, v.Unread
+	return v
 }
 
 // carried are the ways in which a client may have come.
@@ -170,7 +162,7 @@ func TestUpgradeOfABoundSocket(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, "b")
 	f := bindAt(t, path)
-	_, err := client.Adopt(t.Context(), r.dir, f, nil)
+	_, err := proto.Adopt(t.Context(), r.dir, f, nil)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	r.only(t)
@@ -199,8 +191,8 @@ func TestUpgradeOfABoundSocket(t *testing.T) {
 	assert.Equal(t, ethernet(60), buf[:n])
 }
 
-// TestUpgradeOfRequests: connections of which nothing was read do not notice; those that have begun their request, or wait for their
-// interface, are told to ask again, and a socket that was to be adopted is as it was.
+// TestUpgradeOfRequests: connections that have not said anything, have begun their request, or wait for their interface, are told to
+// ask again, and a socket that was to be adopted is as it was.
 func TestUpgradeOfRequests(t *testing.T) {
 	const silent = 70
 	for _, sameProcess := range []bool{false, true} {
@@ -227,7 +219,7 @@ func TestUpgradeOfRequests(t *testing.T) {
 				assert.Empty(t, list)
 				r.net.start = nil
 			})
-			for _, c := range []*net.UnixConn{waits, partial, adopts} {
+			for _, c := range append(quiet, waits, partial, adopts) {
 				assert.Contains(t, refused(t, c, proto.Stopping), "ask again")
 				atEnd(t, c)
 			}
@@ -236,16 +228,19 @@ func TestUpgradeOfRequests(t *testing.T) {
 			_, reply := readReply(t, adopts)
 			require.Nil(t, reply.Error)
 			exchange(t, kept, proto.Stream)
-			for _, c := range quiet {
-				_, err := io.WriteString(c, "{}\n")
-				require.NoError(t, err)
-				m, reply := readReply(t, c)
-				require.Nil(t, reply.Error)
-				m.Close()
-				require.NoError(t, c.Close())
-			}
 		})
 	}
+}
+
+// TestAdoptAtTheLastMoment: a descriptor that comes without a request while the server is detached is served by the next image.
+func TestAdoptAtTheLastMoment(t *testing.T) {
+	r := newRig(t, func(r *rig) { elsewhere(r); r.last = patience })
+	kept, ours := pair(t, proto.Datagram)
+	c := r.dial(t, "adopt")
+	r.until(t, func() bool { return r.open == 1 })
+	defer context.AfterFunc(r.ctx, func() { hand(t, c, "\x00", ours) })()
+	r.upgrade(t, false, func(list []perclient.Detached) { assert.Len(t, list, 1) })
+	exchange(t, kept, proto.Datagram)
 }
 
 // TestStopWhileDetached: a server can be stopped then, and attached.
@@ -253,9 +248,9 @@ func TestStopWhileDetached(t *testing.T) {
 	r := newRig(t, func(r *rig) { elsewhere(r); r.opts.Log = slog.New(slog.DiscardHandler) })
 	silent := r.dial(t, "attach")
 	r.until(t, func() bool { return r.open == 1 })
-	unread := r.Detach()
-	require.Len(t, unread, 1)
-	r.Stop()
-	r.Attach(unread)
+	r.Detach()
 	refused(t, silent, proto.Stopping)
+	r.Stop()
+	r.Attach()
+	refused(t, r.dial(t, "attach"), proto.Stopping)
 }

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/client"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
@@ -74,7 +73,7 @@ func Ways(socket, dir string) []Transport {
 // AttachSocket is the attach socket of a daemon on socket, which gives a descriptor to its clients.
 func AttachSocket(socket string, t proto.Transport) Transport {
 	return Transport{Name: "attach " + string(t), MaxFrame: maxFrame(t), Dial: func(ctx context.Context) (fakeguest.Link, error) {
-		a, err := client.Attach(ctx, socket, proto.Request{Transport: t})
+		a, err := proto.Attach(ctx, socket, proto.Request{Transport: t})
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +103,7 @@ func AdoptSocket(socket string, t proto.Transport, ask bool) Transport {
 		if ask {
 			r = &proto.Request{Transport: t}
 		}
-		_, err = client.Adopt(ctx, socket, theirs, r)
+		_, err = proto.Adopt(ctx, socket, theirs, r)
 		if err := errors.Join(err, theirs.Close()); err != nil {
 			_ = own.Close()
 			return nil, err
@@ -124,7 +123,7 @@ func adoptBound(socket, dir string) Transport {
 		}
 		f, err := conn.File()
 		if err == nil {
-			_, err = client.Adopt(ctx, socket, f, &proto.Request{Transport: proto.Datagram})
+			_, err = proto.Adopt(ctx, socket, f, &proto.Request{Transport: proto.Datagram})
 			err = errors.Join(err, f.Close())
 		}
 		if err := errors.Join(err, conn.Close()); err != nil {

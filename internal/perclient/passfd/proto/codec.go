@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -47,16 +46,16 @@ func DecodeRequest(line []byte) (Request, error) {
 	}
 	for _, k := range []struct {
 		name string
-		set  func(*Request, string) error
+		set  func(string) error
 	}{
-		{"transport", (*Request).setTransport},
-		{"name", (*Request).setName},
-		{"mac", (*Request).setMAC},
-		{"interface_id", (*Request).setInterfaceID},
+		{"transport", func(s string) (err error) { r.Transport, err = parseTransport(s); return err }},
+		{"name", func(s string) error { r.Name = s; return CheckName(s) }},
+		{"mac", func(s string) (err error) { r.MAC, err = ParseMAC(s); return err }},
+		{"interface_id", func(s string) (err error) { r.InterfaceID, err = ParseUUID(s); return err }},
 	} {
 		s, err := text(keys, k.name)
 		if err == nil && s != "" { // an empty one is as if it were missing
-			err = k.set(&r, s)
+			err = k.set(s)
 		}
 		if err != nil {
 			return Request{}, err
@@ -91,23 +90,18 @@ func object(line []byte) (map[string]json.RawMessage, error) {
 		return nil, newError(BadRequest, "the request is not one JSON object in one line, such as {\"version\":1}")
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if t, _ := d.Token(); t != json.Delim('{') {
 		return nil, newError(BadRequest, "the request is JSON but no object, such as {\"version\":1}")
 	}
 	keys := map[string]json.RawMessage{}
-	for d.More() {
-		t, err := d.Token()
-		key, ok := t.(string)
-		if err != nil || !ok {
-			return nil, newError(BadRequest, "the request is not JSON")
-		}
+	for d.More() { // none of it fails: it is JSON
+		t, _ := d.Token()
+		key, _ := t.(string)
 		if _, twice := keys[key]; twice {
 			return nil, newError(BadRequest, "the key %.100q is there twice", key)
 		}
 		var v json.RawMessage
-		if err := d.Decode(&v); err != nil {
-			return nil, newError(BadRequest, "the value of %.100q is not JSON", key)
-		}
+		_ = d.Decode(&v)
 		keys[key] = v
 	}
 	return keys, nil
@@ -127,23 +121,12 @@ func decodeVersion(v json.RawMessage) (int, error) {
 	return int(n), nil
 }
 
-func (r *Request) setTransport(s string) error {
-	t, err := parseTransport(s)
-	r.Transport = t
-	return err
-}
-
 // parseTransport reads the name of a transport.
 func parseTransport(s string) (Transport, error) {
 	if t := Transport(s); t == Datagram || t == Stream {
 		return t, nil
 	}
 	return "", badValue("transport", s, `"dgram" or "stream"`)
-}
-
-func (r *Request) setName(s string) error {
-	r.Name = s
-	return CheckName(s)
 }
 
 // CheckName checks the name of a client, which goes into logs: characters that print, and not too many.
@@ -155,16 +138,6 @@ func CheckName(s string) error {
 		return badValue("name", s, "a name of characters that print")
 	}
 	return nil
-}
-
-func (r *Request) setMAC(s string) (err error) {
-	r.MAC, err = ParseMAC(s)
-	return err
-}
-
-func (r *Request) setInterfaceID(s string) (err error) {
-	r.InterfaceID, err = ParseUUID(s)
-	return err
 }
 
 // Encode is the line that says r, with its line end.
@@ -241,7 +214,8 @@ func DecodeReply(b []byte) (Reply, error) {
 		return Reply{Version: w.Version, Error: w.Error}, nil
 	case w.Version > Version:
 		return Reply{}, fmt.Errorf("%w: it is of version %d, this program knows versions up to %d", errReply, w.Version, Version)
-	case !slices.Contains([]Transport{Datagram, Stream}, w.Transport):
+	}
+	if _, err := parseTransport(string(w.Transport)); err != nil {
 		return Reply{}, fmt.Errorf("%w: its transport is %q", errReply, w.Transport)
 	}
 	return w.Reply, nil

@@ -4,6 +4,7 @@ package proto
 
 import (
 	"net"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,9 @@ var controlLen = unix.CmsgSpace(2 * 4)
 // datagramSend is asked for as send buffer for datagrams, in bytes. On Linux it bounds what the other side may be behind with;
 // package link says why it is so large.
 const datagramSend = 512 << 10
+
+// refusedTime is nothing: a full backlog is EAGAIN, and a refused connection means that no process listens.
+const refusedTime = time.Duration(0)
 
 // receiveRights reads once. The kernel makes the descriptors close-on-exec as it makes them. bad tells that there are more of them
 // than those returned.

@@ -7,6 +7,7 @@ package proto
 import (
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,10 @@ const controlLen = 16 << 10
 
 // datagramSend is asked for as send buffer for datagrams, in bytes. On macOS it is only the longest datagram.
 const datagramSend = 65 << 10
+
+// refusedTime is how long to try again after a refused connection: macOS refuses when the backlog is full, too, and that has 128
+// places whatever listen(2) was told (solisten in XNU's bsd/kern/uipc_socket.c).
+const refusedTime = time.Second
 
 // receiveRights reads once. The system has no flag that makes the descriptors close-on-exec, so no child may be started between
 // receiving and marking them, which package net does not see to. bad tells that there are more of them than those returned.

@@ -49,8 +49,13 @@ const usualLine = 256
 //
 // An error to tell the other side is an *Error, and the Message then still has what came of the line: Bare counts. Anything
 // else is an error of the connection; io.EOF if it ended before the first byte.
-func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
-	m := Message{FD: None}
+func ReadMessage(c *net.UnixConn, limit int) (m Message, err error) {
+	m.FD = None
+	defer func() {
+		if err != nil {
+			m.Close()
+		}
+	}()
 	buf := make([]byte, min(limit, usualLine))
 	for first := true; ; first = false {
 		if len(m.Line) == len(buf) {
@@ -62,54 +67,29 @@ func ReadMessage(c *net.UnixConn, limit int) (Message, error) {
 		}
 		n, fds, err := receive(c, room)
 		m.Line = buf[:len(m.Line)+n]
-		if first {
-			m.bare = n == 0 && len(fds) > 0 || n > 0 && m.Line[0] == 0
+		if first && len(fds) == 1 && (err == nil || errors.Is(err, io.EOF)) {
+			m.FD = fds[0]
+		} else {
+			closeAll(fds)
 		}
-		if ferr := m.take(fds, first, err); ferr != nil {
-			m.Close()
-			return m, ferr
-		}
-		if err == nil || errors.Is(err, io.EOF) && m.FD != None && len(m.Line) == 0 {
-			err = nil
-		}
-		if err != nil {
-			m.Close()
-			return m, lineError(err, len(m.Line))
-		}
-		if m.bare {
+		m.bare = first && (n == 0 && m.FD != None || n > 0 && m.Line[0] == 0)
+		end := bytes.IndexByte(m.Line, '\n')
+		switch {
+		case errors.Is(err, errControl), len(fds) > 1:
+			return m, newError(BadDescriptor, "more than one descriptor came, or not all of it")
+		case len(fds) > 0 && !first:
+			return m, newError(BadDescriptor, "a descriptor came behind the first byte: it has to come with that")
+		case m.bare:
 			return m, nil
-		}
-		if end := bytes.IndexByte(m.Line, '\n'); end >= 0 {
+		case err != nil:
+			return m, lineError(err, len(m.Line))
+		case end >= 0:
 			m.Line = m.Line[:end]
 			return m, nil
-		}
-		if len(m.Line) == limit {
-			m.Close()
+		case len(m.Line) == limit:
 			return m, newError(tooLong, "the line is longer than %d bytes", limit)
 		}
 	}
-}
-
-// take keeps the one descriptor that the message may have and closes all others.
-func (m *Message) take(fds []int, first bool, err error) error {
-	switch {
-	case len(fds) == 0 && !errors.Is(err, errControl):
-		return nil
-	case len(fds) == 1 && first && err == nil,
-		len(fds) == 1 && first && errors.Is(err, io.EOF): // without data
-		m.FD = fds[0]
-		return nil
-	}
-	for _, fd := range fds {
-		closeFD(fd)
-	}
-	switch {
-	case errors.Is(err, errControl), len(fds) > 1:
-		return newError(BadDescriptor, "more than one descriptor came, or not all of it")
-	case !first:
-		return newError(BadDescriptor, "a descriptor came behind the first byte: it has to come with that")
-	}
-	return nil // the connection's error counts
 }
 
 // lineError words the end or the failure of a connection in the middle of a line of which n bytes have come.
@@ -144,9 +124,7 @@ func receive(c *net.UnixConn, b []byte) (n int, fds []int, err error) {
 // Discard reads once and throws away what came, descriptors too. It returns how many bytes that were.
 func Discard(c *net.UnixConn, b []byte) (int, error) {
 	n, fds, err := receive(c, b)
-	for _, fd := range fds {
-		closeFD(fd)
-	}
+	closeAll(fds)
 	if errors.Is(err, errControl) {
 		err = nil
 	}
@@ -170,7 +148,13 @@ func rights(oob []byte) (fds []int, err error) {
 	return fds, nil
 }
 
-// closeFD closes a descriptor that somebody else opened. A TCP socket would make it wait for its last data if asked to.
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		closeFD(fd)
+	}
+}
+
+// closeFD closes a descriptor that another process opened. A TCP socket would make it wait for its last data if asked to.
 func closeFD(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{})
 	_ = unix.Close(fd)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package proto is the protocol of the sockets attach and adopt, by which a client gets a connected descriptor from the
-// daemon or hands one over. Both sides say one line of JSON:
+// daemon or hands one over, and the client's side of it for our own programs; module attach is the same for all others. Both sides say
+// one line of JSON:
 //
 //	client: {"version":1,"transport":"dgram","name":"web","mac":"52:54:00:12:34:56","interface_id":"6ba7b810-..."}\n
 //	daemon: {"version":1,"transport":"dgram","backend":"usernet","mode":"shared",...,"vmnet_mac_address":"..."}\n

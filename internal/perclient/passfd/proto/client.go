@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is the client's side of attach and adopt for our own programs: it gets a connected descriptor from a daemon,
-// or hands one over. Module attach is the same for everybody else.
-package client
+package proto
 
 import (
 	"context"
@@ -21,8 +19,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 // ErrNoSocket tells that there is a daemon's SOCKET perhaps, but none for passing descriptors beside it. Callers may do with SOCKET.
@@ -48,7 +44,7 @@ type Attached struct {
 	// Lifeline keeps the connection: when its last copy is closed the daemon ends it, and when the daemon ends it, reading
 	// gives io.EOF. The caller owns it.
 	Lifeline *os.File
-	Reply    proto.Reply
+	Reply    Reply
 	// Line is the reply as it came, without its line end.
 	Line []byte
 }
@@ -57,8 +53,8 @@ type Attached struct {
 func (a *Attached) Close() error { return errors.Join(a.File.Close(), a.Lifeline.Close()) }
 
 // Attach asks the daemon at socket, the path of its stream socket or a directory with a socket named attach, for a connected
-// descriptor. What the daemon answers as an error is a *proto.Error in the chain of the one that is returned.
-func Attach(ctx context.Context, socket string, r proto.Request) (*Attached, error) {
+// descriptor. What the daemon answers as an error is a *Error in the chain of the one that is returned.
+func Attach(ctx context.Context, socket string, r Request) (*Attached, error) {
 	return asked(ctx, func() (*Attached, error) { return attach(ctx, socket, r) })
 }
 
@@ -66,7 +62,7 @@ func Attach(ctx context.Context, socket string, r proto.Request) (*Attached, err
 func asked[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	for began := time.Now(); ; {
 		v, err := f()
-		if e, ok := errors.AsType[*proto.Error](err); !ok || e.Code != proto.Stopping || time.Since(began) >= replaceTime {
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != Stopping || time.Since(began) >= replaceTime {
 			return v, err
 		}
 		select {
@@ -77,20 +73,20 @@ func asked[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-func attach(ctx context.Context, socket string, r proto.Request) (*Attached, error) {
+func attach(ctx context.Context, socket string, r Request) (*Attached, error) {
 	c, path, err := connect(ctx, socket, "attach")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.Close() }()
-	m, reply, err := ask(ctx, c, path, r, proto.None)
+	m, reply, err := ask(ctx, c, path, r, None)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
 	want := r.Transport
 	if want == "" {
-		want = proto.Datagram
+		want = Datagram
 	}
 	if err := checkKind(m.FD, want); err != nil {
 		return nil, fmt.Errorf("the daemon at %s: %w", path, err)
@@ -100,13 +96,13 @@ func attach(ctx context.Context, socket string, r proto.Request) (*Attached, err
 		return nil, err
 	}
 	a := &Attached{File: os.NewFile(uintptr(m.FD), "link"), Lifeline: lifeline, Reply: reply, Line: m.Line}
-	m.FD = proto.None
+	m.FD = None
 	return a, nil
 }
 
 // An Adopted is a descriptor that the daemon has taken.
 type Adopted struct {
-	Reply proto.Reply // zero when nothing was asked
+	Reply Reply // zero when nothing was asked
 	// Lifeline is as in Attached, if the request had Wait set, else nil.
 	Lifeline *os.File
 }
@@ -114,11 +110,11 @@ type Adopted struct {
 // Adopt hands f, one end of a connected pair of sockets or a bound datagram socket, to the daemon at socket, as Attach has
 // it. f stays open, and the caller closes it. With r being nil the daemon is told nothing and answers nothing: whether it
 // serves f cannot be known.
-func Adopt(ctx context.Context, socket string, f *os.File, r *proto.Request) (*Adopted, error) {
+func Adopt(ctx context.Context, socket string, f *os.File, r *Request) (*Adopted, error) {
 	return asked(ctx, func() (*Adopted, error) { return adopt(ctx, socket, f, r) })
 }
 
-func adopt(ctx context.Context, socket string, f *os.File, r *proto.Request) (*Adopted, error) {
+func adopt(ctx context.Context, socket string, f *os.File, r *Request) (*Adopted, error) {
 	c, path, err := connect(ctx, socket, "adopt")
 	if err != nil {
 		return nil, err
@@ -131,10 +127,10 @@ func adopt(ctx context.Context, socket string, f *os.File, r *proto.Request) (*A
 	a := &Adopted{}
 	cerr := rc.Control(func(fd uintptr) {
 		if r == nil {
-			err = proto.WriteMessage(c, []byte{0}, int(fd))
+			err = WriteMessage(c, []byte{0}, int(fd))
 			return
 		}
-		var m proto.Message
+		var m Message
 		m, a.Reply, err = ask(ctx, c, path, *r, int(fd))
 		m.Close()
 	})
@@ -162,18 +158,18 @@ func Connect(ctx context.Context, socket string) (*os.File, error) {
 		return nil, err
 	}
 	if rc, err := f.SyscallConn(); err == nil {
-		_ = rc.Control(func(fd uintptr) { proto.SetBuffers(int(fd), proto.Stream) })
+		_ = rc.Control(func(fd uintptr) { SetBuffers(int(fd), Stream) })
 	}
 	return f, nil
 }
 
 // ask sends a request, with the descriptor fd, and reads the reply, which is no error.
-func ask(ctx context.Context, c *net.UnixConn, path string, r proto.Request, fd int) (proto.Message, proto.Reply, error) {
-	none := proto.Message{FD: proto.None}
+func ask(ctx context.Context, c *net.UnixConn, path string, r Request, fd int) (Message, Reply, error) {
+	none := Message{FD: None}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	werr := proto.WriteMessage(c, r.Encode(), fd) // refused perhaps, with an answer to be read
-	m, err := proto.ReadMessage(c, proto.MaxReply)
+	werr := WriteMessage(c, r.Encode(), fd) // refused perhaps, with an answer to be read
+	m, err := ReadMessage(c, MaxReply)
 	if err != nil {
 		switch {
 		case ctx.Err() != nil:
@@ -185,15 +181,15 @@ func ask(ctx context.Context, c *net.UnixConn, path string, r proto.Request, fd 
 		default:
 			err = errors.New(err.Error()) // not one that the daemon told us
 		}
-		return none, proto.Reply{}, fmt.Errorf("the daemon at %s: %w", path, err)
+		return none, Reply{}, fmt.Errorf("the daemon at %s: %w", path, err)
 	}
-	reply, err := proto.DecodeReply(m.Line)
+	reply, err := DecodeReply(m.Line)
 	if err == nil && reply.Error != nil {
 		err = reply.Error
 	}
 	if err != nil {
 		m.Close()
-		return none, proto.Reply{}, fmt.Errorf("the daemon at %s: %w", path, err)
+		return none, Reply{}, fmt.Errorf("the daemon at %s: %w", path, err)
 	}
 	return m, reply, nil
 }
@@ -211,12 +207,12 @@ func keep(c *net.UnixConn) (*os.File, error) {
 }
 
 // checkKind checks what the daemon sent.
-func checkKind(fd int, t proto.Transport) error {
-	if fd == proto.None {
+func checkKind(fd int, t Transport) error {
+	if fd == None {
 		return errors.New("its answer came without a descriptor")
 	}
 	want := unix.SOCK_DGRAM
-	if t == proto.Stream {
+	if t == Stream {
 		want = unix.SOCK_STREAM
 	}
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client
+package proto
 
 import (
 	"context"
@@ -18,31 +18,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
-
-func TestMain(m *testing.M) {
-	// The runtime opens its own descriptors for waiting with the first connection.
-	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
-		_ = ln.Close()
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// openFiles is how many descriptors this process has.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	dir := "/proc/self/fd"
-	if _, err := os.Stat(dir); err != nil {
-		dir = "/dev/fd"
-	}
-	d, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	return len(d)
-}
 
 // A daemon answers connections as a test says.
 type daemon struct {
@@ -92,9 +69,9 @@ const goodLine = `{"version":1,"transport":"dgram","backend":"usernet","mode":"s
 // send answers with line and a socket of kind, if that is not 0, once the request has come.
 func send(line string, kind int) func(c *net.UnixConn) {
 	return func(c *net.UnixConn) {
-		m, _ := proto.ReadMessage(c, proto.MaxLine)
+		m, _ := ReadMessage(c, MaxLine)
 		m.Close()
-		fd := proto.None
+		fd := None
 		if kind != 0 {
 			fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
 			if err != nil {
@@ -103,24 +80,24 @@ func send(line string, kind int) func(c *net.UnixConn) {
 			defer func() { _, _ = unix.Close(fds[0]), unix.Close(fds[1]) }()
 			fd = fds[0]
 		}
-		_ = proto.WriteMessage(c, []byte(line), fd)
+		_ = WriteMessage(c, []byte(line), fd)
 	}
 }
 
 func TestAttach(t *testing.T) {
 	asked := make(chan string, 1)
 	d := serve(t, func(c *net.UnixConn) {
-		m, _ := proto.ReadMessage(c, proto.MaxLine)
+		m, _ := ReadMessage(c, MaxLine)
 		asked <- string(m.Line)
-		ours, theirs, err := proto.Pair(proto.Datagram)
+		ours, theirs, err := Pair(Datagram)
 		if err != nil {
 			return
 		}
-		_ = proto.WriteMessage(c, []byte(goodLine), theirs)
+		_ = WriteMessage(c, []byte(goodLine), theirs)
 		_, _ = unix.Close(ours), unix.Close(theirs)
-		_, _ = proto.Discard(c, make([]byte, 1)) // until the client ends it
+		_, _ = Discard(c, make([]byte, 1)) // until the client ends it
 	})
-	a, err := Attach(t.Context(), d.socket, proto.Request{Name: "x"})
+	a, err := Attach(t.Context(), d.socket, Request{Name: "x"})
 	require.NoError(t, err)
 	assert.Equal(t, `{"version":1,"transport":"dgram","name":"x"}`, <-asked)
 	assert.Equal(t, "usernet", a.Reply.Backend)
@@ -152,26 +129,26 @@ func TestBadAnswers(t *testing.T) {
 		{"cut", send(`{"version":1`, unix.SOCK_DGRAM), "without a line end"},
 		{"without a descriptor", send(goodLine, 0), "without a descriptor"},
 		{"another kind of socket", send(goodLine, unix.SOCK_STREAM), "no dgram socket"},
-		{"too long", send(strings.Repeat("x", proto.MaxReply+1), unix.SOCK_DGRAM), "longer than"},
+		{"too long", send(strings.Repeat("x", MaxReply+1), unix.SOCK_DGRAM), "longer than"},
 		{"NUL", send("\x00", unix.SOCK_DGRAM), "none of this protocol"},
 		{"a file", func(c *net.UnixConn) {
-			m, _ := proto.ReadMessage(c, proto.MaxLine)
+			m, _ := ReadMessage(c, MaxLine)
 			m.Close()
-			_ = proto.WriteMessage(c, []byte(goodLine), 0)
+			_ = WriteMessage(c, []byte(goodLine), 0)
 		}, "no dgram socket"},
 		{"an error", send(`{"version":1,"error":{"code":"full","text":"no room"}}`+"\n", 0), "full: no room"},
 		{"an error with a descriptor", send(`{"version":1,"error":{"code":"full","text":"no room"}}`+"\n", unix.SOCK_DGRAM), "full: no room"},
 		{"an error before the request", func(c *net.UnixConn) {
-			_ = proto.WriteMessage(c, []byte(`{"version":1,"error":{"code":"internal","text":"bye"}}`+"\n"), proto.None)
+			_ = WriteMessage(c, []byte(`{"version":1,"error":{"code":"internal","text":"bye"}}`+"\n"), None)
 		}, "internal: bye"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := serve(t, c.answer)
-			_, err := Attach(t.Context(), d.socket, proto.Request{})
+			_, err := Attach(t.Context(), d.socket, Request{})
 			require.Error(t, err)
 			assert.ErrorContains(t, err, c.says)
 			assert.ErrorContains(t, err, d.socket+".d/attach")
-			_, told := errors.AsType[*proto.Error](err)
+			_, told := errors.AsType[*Error](err)
 			assert.Equal(t, strings.Contains(c.name, "an error"), told, "only what the daemon says is its error")
 		})
 	}
@@ -183,19 +160,19 @@ func TestStopping(t *testing.T) {
 	replaceTime = 50 * time.Millisecond
 	var asked atomic.Int64
 	d := serve(t, func(c *net.UnixConn) {
-		m, _ := proto.ReadMessage(c, proto.MaxLine)
+		m, _ := ReadMessage(c, MaxLine)
 		m.Close()
 		if asked.Add(1) < 3 {
-			_ = proto.WriteMessage(c, []byte(`{"version":1,"error":{"code":"stopping","text":"ask again"}}`+"\n"), proto.None)
+			_ = WriteMessage(c, []byte(`{"version":1,"error":{"code":"stopping","text":"ask again"}}`+"\n"), None)
 			return
 		}
-		_ = proto.WriteMessage(c, []byte(`{"version":1,"error":{"code":"full","text":"no room"}}`+"\n"), proto.None)
+		_ = WriteMessage(c, []byte(`{"version":1,"error":{"code":"full","text":"no room"}}`+"\n"), None)
 	})
-	_, err := Attach(t.Context(), d.socket, proto.Request{})
+	_, err := Attach(t.Context(), d.socket, Request{})
 	require.ErrorContains(t, err, "full: no room")
 	assert.EqualValues(t, 3, asked.Load())
 	asked.Store(-1 << 20)
-	_, err = Attach(t.Context(), d.socket, proto.Request{})
+	_, err = Attach(t.Context(), d.socket, Request{})
 	require.ErrorContains(t, err, "stopping: ask again")
 }
 
@@ -205,21 +182,21 @@ func TestContext(t *testing.T) {
 	defer close(end)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("too long for me"))
 	defer cancel()
-	_, err := Attach(ctx, d.socket, proto.Request{})
+	_, err := Attach(ctx, d.socket, Request{})
 	require.ErrorContains(t, err, "too long for me")
-	_, err = Attach(ctx, d.socket, proto.Request{})
+	_, err = Attach(ctx, d.socket, Request{})
 	require.Error(t, err, "ended before")
 }
 
 // TestAdoptWithoutRequest does not wait for an answer.
 func TestAdoptWithoutRequest(t *testing.T) {
-	got := make(chan proto.Message, 1)
+	got := make(chan Message, 1)
 	d := serve(t, func(c *net.UnixConn) {
-		m, _ := proto.ReadMessage(c, proto.MaxLine)
+		m, _ := ReadMessage(c, MaxLine)
 		m.Close()
 		got <- m
 	})
-	a, b, err := proto.Pair(proto.Datagram)
+	a, b, err := Pair(Datagram)
 	require.NoError(t, err)
 	fa, fb := os.NewFile(uintptr(a), "a"), os.NewFile(uintptr(b), "b")
 	defer fa.Close()
@@ -258,7 +235,7 @@ func TestConnectErrors(t *testing.T) {
 		{"a name that begins with @", "@x", unix.ENOENT, []string{"@x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Attach(t.Context(), c.socket, proto.Request{})
+			_, err := Attach(t.Context(), c.socket, Request{})
 			require.Error(t, err)
 			if c.is != nil {
 				require.ErrorIs(t, err, c.is)
@@ -308,7 +285,7 @@ func TestBusyDaemon(t *testing.T) {
 	defer first.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = Attach(ctx, dir, proto.Request{})
+	_, err = Attach(ctx, dir, Request{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
