@@ -157,7 +157,7 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
 		ToNet:     toNet(i.Link, i.Ports, i.DropHeld, i.Spoofed),
 		ToClient:  toClient(i.Link, i.Ports),
 		Queue:     status.Queue{Bytes: i.Link.Queued, Limit: i.QueueLimit, Stalled: seconds(i.Link.Stalled)},
-		MACs:      i.MACs,
+		MACs:      i.Ports.MACs,
 		MACMoves:  i.Ports.Moved,
 		DHCP: status.ClientDHCP{
 			Discovers: w.Counts.Discovers, Requests: w.Counts.Requests, Offers: w.Counts.Offers, Acks: w.Counts.Acks, Naks: w.Counts.Naks,
@@ -203,7 +203,7 @@ func describeInterface(i perclient.Info) status.Interface {
 }
 
 // toNet is what clients sent, with what was dropped of it anywhere on its way.
-func toNet(st link.Stats, ports perclient.PortTotals, held, spoofed uint64) status.Traffic {
+func toNet(st link.Stats, ports network.PortStats, held, spoofed uint64) status.Traffic {
 	t := status.Traffic{Frames: st.ToNetFrames, Bytes: st.ToNetBytes, Drops: map[string]uint64{}}
 	for reason, n := range ports.Drops {
 		t.Drops[string(reason)] += n
@@ -217,7 +217,7 @@ func toNet(st link.Stats, ports perclient.PortTotals, held, spoofed uint64) stat
 }
 
 // toClient is the same for what was for clients.
-func toClient(st link.Stats, ports perclient.PortTotals) status.Traffic {
+func toClient(st link.Stats, ports network.PortStats) status.Traffic {
 	t := status.Traffic{Frames: st.ToClientFrames, Bytes: st.ToClientBytes, Drops: map[string]uint64{}}
 	for reason, n := range ports.Lost {
 		t.Drops[string(reason)] += n

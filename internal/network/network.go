@@ -113,17 +113,37 @@ const (
 // PortStats are counters since the port was attached.
 type PortStats struct {
 	// Drops counts frames from this client that the network dropped, by reason.
-	Drops map[DropReason]uint64
+	Drops map[DropReason]uint64 `json:"drops,omitempty"`
 	// Lost counts frames for this client that the network had to drop, by reason. What the client's own link drops is not
 	// in it.
-	Lost map[DropReason]uint64
+	Lost map[DropReason]uint64 `json:"lost,omitempty"`
 	// MACs is how many source addresses are known behind the port now.
-	MACs int
+	MACs int `json:"-"`
 	// Moved is how many times an address came to this port from another one, as far as the network knows.
-	Moved uint64
+	Moved uint64 `json:"moved,omitempty"`
 	// Unlearned is how many sightings of a source address were not learned, for lack of room or because the address is another
 	// port's for good.
-	Unlearned uint64
+	Unlearned uint64 `json:"unlearned,omitempty"`
+}
+
+// Plus is the sum of two ports' counters, without those that are zero, in maps of its own. The addresses are those of o.
+func (s PortStats) Plus(o PortStats) PortStats {
+	sum := PortStats{
+		Drops: map[DropReason]uint64{}, Lost: map[DropReason]uint64{}, MACs: o.MACs, Moved: s.Moved + o.Moved, Unlearned: s.Unlearned + o.Unlearned,
+	}
+	for _, one := range []PortStats{s, o} {
+		addTo(sum.Drops, one.Drops)
+		addTo(sum.Lost, one.Lost)
+	}
+	return sum
+}
+
+func addTo(sum, counts map[DropReason]uint64) {
+	for reason, n := range counts {
+		if n > 0 {
+			sum[reason] += n
+		}
+	}
 }
 
 // DropReason names why a frame was dropped. The names are part of the status output.

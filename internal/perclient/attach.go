@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -32,15 +31,15 @@ const (
 
 // A Detached is a session without goroutines: what it takes to attach its client again, in this process or in its next image.
 type Detached struct {
-	ID       uint64         `json:"id"`
-	Client   Client         `json:"client"`
-	Began    time.Time      `json:"began"`
-	Link     link.State     `json:"link"`
-	Watch    watch.Snapshot `json:"watch"`
-	Held     []byte         `json:"held,omitempty"` // frames in wire form that wait for the port
-	DropHeld uint64         `json:"drop_held,omitempty"`
-	Ports    PortTotals     `json:"ports"`
-	MACs     []network.MAC  `json:"macs,omitempty"` // behind its port
+	ID       uint64            `json:"id"`
+	Client   Client            `json:"client"`
+	Began    time.Time         `json:"began"`
+	Link     link.State        `json:"link"`
+	Watch    watch.Snapshot    `json:"watch"`
+	Held     []byte            `json:"held,omitempty"` // frames in wire form that wait for the port
+	DropHeld uint64            `json:"drop_held,omitempty"`
+	Ports    network.PortStats `json:"ports"`
+	MACs     []network.MAC     `json:"macs,omitempty"` // behind its port
 	// LetGo is how long Client.Theirs is still kept at most.
 	LetGo time.Duration `json:"let_go,omitempty"`
 
@@ -73,12 +72,11 @@ func (v *Detached) close() {
 func (s *Server) Detach(ctx context.Context, standing, closeNetwork func(), late func(Detached)) (list []Detached, err error) {
 	s.mu.Lock()
 	s.detaching = true
-	s.hold.release()
+	s.open()
 	for c := range s.sessions {
 		c.link.Interrupt()
 	}
 	s.mu.Unlock()
-	s.awaitSweep()
 	sessions := s.Sessions()
 	rest, slow := comeToRest(ctx, sessions, func(c *Session) <-chan struct{} { return c.still })
 	if len(slow) == 0 {
@@ -208,26 +206,27 @@ func (s *Server) Network(n network.Network) {
 // been started, or none of them for holdTime: a frame would be lost that is for one of those that are not there yet. It returns which of
 // list could not be attached, with why; they are closed.
 func (s *Server) Attach(list []Detached, linkOf func(*Detached) (link.Link, error)) (lost map[uint64]error) {
-	hold := newBarrier(len(list))
+	hold, open := context.WithCancel(context.Background())
+	come := make(chan struct{}, len(list))
 	lost = map[uint64]error{}
 	sessions := make([]*Session, 0, len(list))
 	for i := range list {
 		c, err := s.attach(&list[i], linkOf)
 		if err != nil {
 			lost[list[i].ID] = err
-			hold.one()
 			continue
 		}
-		c.others = hold
+		c.others, c.come = hold.Done(), come
 		sessions = append(sessions, c)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.detaching = false
-	s.hold = hold
+	s.hold, s.open = hold.Done(), open
 	if s.stopping {
-		hold.release()
+		open()
 	}
+	go release(hold, open, len(sessions), come)
 	for _, c := range sessions {
 		s.begin(c)
 	}
@@ -238,10 +237,7 @@ func (s *Server) Attach(list []Detached, linkOf func(*Detached) (link.Link, erro
 func (s *Server) Held() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hold == nil {
-		s.hold = newBarrier(0)
-	}
-	return s.hold.open
+	return s.hold
 }
 
 // attach makes a session of v that does not run yet.
@@ -287,55 +283,16 @@ func frames(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// A barrier opens when all that are attached together have tried to start their ports, or none has for holdTime.
-type barrier struct {
-	open chan struct{}
-
-	mu    sync.Mutex
-	left  int
-	timer *time.Timer
-}
-
-// newBarrier expects n calls of one.
-func newBarrier(n int) *barrier {
-	b := &barrier{open: make(chan struct{}), left: n}
-	b.timer = time.AfterFunc(holdTime, b.release)
-	if n == 0 {
-		b.release()
-	}
-	return b
-}
-
-// arrived tells that c's port has been tried, or never will be. Only the first call for a session counts.
-func (b *barrier) arrived(c *Session) {
-	if b != nil && !c.arrived {
-		c.arrived = true
-		b.one()
-	}
-}
-
-func (b *barrier) one() {
-	b.mu.Lock()
-	b.left--
-	last := b.left == 0
-	b.timer.Reset(holdTime)
-	b.mu.Unlock()
-	if last {
-		b.release()
-	}
-}
-
-// release opens it. It may be called on nil, and again.
-func (b *barrier) release() {
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.timer.Stop()
-	select {
-	case <-b.open:
-	default:
-		close(b.open)
+// release opens the hold once n have told by come that their ports have been tried, or none of them for holdTime, or ctx has ended.
+func release(ctx context.Context, open func(), n int, come <-chan struct{}) {
+	defer open()
+	for range n {
+		select {
+		case <-come:
+		case <-time.After(holdTime):
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }

@@ -82,13 +82,15 @@ type firstStart struct {
 	err  error
 }
 
-func (f *firstStart) init() { f.done = make(chan struct{}) }
-
-// set tells the outcome; only the first call counts.
-func (f *firstStart) set(info network.PortInfo, err error) {
-	f.once.Do(func() {
-		f.info, f.err = info, err
-		close(f.done)
+// tried tells the outcome of an attempt to start the port; only the first call counts.
+func (c *Session) tried(info network.PortInfo, err error) {
+	c.first.once.Do(func() {
+		c.first.info, c.first.err = info, err
+		close(c.first.done)
+		select {
+		case c.come <- struct{}{}:
+		default: // none waits for it
+		}
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -41,50 +40,11 @@ type Info struct {
 	Began time.Time
 
 	Link       link.Stats
-	QueueLimit int    // bytes
-	DropHeld   uint64 // frames from the client that were dropped because its port took too long to start
-	Spoofed    uint64 // frames from the client that its guard dropped
-	Ports      PortTotals
-	MACs       int               // addresses behind its port
+	QueueLimit int               // bytes
+	DropHeld   uint64            // frames from the client that were dropped because its port took too long to start
+	Spoofed    uint64            // frames from the client that its guard dropped
+	Ports      network.PortStats // of all ports it has had
 	Port       *network.PortInfo // nil while it has none
-}
-
-// PortTotals are what all of a client's ports counted.
-type PortTotals struct {
-	Drops     map[network.DropReason]uint64 `json:"drops,omitempty"` // frames from the client
-	Lost      map[network.DropReason]uint64 `json:"lost,omitempty"`  // frames for it
-	Moved     uint64                        `json:"moved,omitempty"`
-	Unlearned uint64                        `json:"unlearned,omitempty"`
-}
-
-// clone is a copy that shares nothing.
-func (t PortTotals) clone() PortTotals {
-	t.Drops, t.Lost = maps.Clone(t.Drops), maps.Clone(t.Lost)
-	return t
-}
-
-// add adds what one port counted.
-func (t *PortTotals) add(st network.PortStats) {
-	t.addAll(PortTotals{Drops: st.Drops, Lost: st.Lost, Moved: st.Moved, Unlearned: st.Unlearned})
-}
-
-func (t *PortTotals) addAll(o PortTotals) {
-	addTo(&t.Drops, o.Drops)
-	addTo(&t.Lost, o.Lost)
-	t.Moved += o.Moved
-	t.Unlearned += o.Unlearned
-}
-
-func addTo(sum *map[network.DropReason]uint64, more map[network.DropReason]uint64) {
-	for reason, n := range more {
-		if n == 0 {
-			continue
-		}
-		if *sum == nil {
-			*sum = map[network.DropReason]uint64{}
-		}
-		(*sum)[reason] += n
-	}
 }
 
 // A phase is where a session is in its life, as its keeper sees it.
@@ -131,12 +91,11 @@ func (c *Session) info() Info {
 	i.DropHeld = c.dropHeld.Load()
 	c.telling.Lock()
 	p := c.live
-	i.Ports = c.ports.clone()
+	i.Ports = c.ports
 	c.telling.Unlock()
 	if p != nil {
-		now, info := p.Stats(), p.Info()
-		i.Ports.add(now)
-		i.MACs, i.Port = now.MACs, &info
+		info := p.Info()
+		i.Ports, i.Port = i.Ports.Plus(p.Stats()), &info
 	}
 	i.Spoofed, _ = c.guardDrops()
 	return i

@@ -59,7 +59,7 @@ func TestInfoOfAStreamClient(t *testing.T) {
 	assert.Contains(t, i.Err.Error(), "too many interfaces")
 	assert.Equal(t, "02:00:00:00:00:07", i.MAC.String())
 	release()
-	i = r.lists(t, func(i Info) bool { return i.State == status.StateRunning && i.MACs == 1 })
+	i = r.lists(t, func(i Info) bool { return i.State == status.StateRunning && i.Ports.MACs == 1 })
 	assert.NoError(t, i.Err, "that is over")
 	assert.NotNil(t, i.Port)
 	assert.Equal(t, uint64(1), i.Link.ToNetFrames)
@@ -186,7 +186,7 @@ func TestDropsOfPorts(t *testing.T) {
 	i := r.List()[0]
 	assert.Equal(t, uint64(ports*each), i.Ports.Moved)
 	assert.Equal(t, uint64(ports*each), i.Ports.Unlearned)
-	assert.Equal(t, 3, i.MACs)
+	assert.Equal(t, 3, i.Ports.MACs)
 	assert.Equal(t, network.InterfaceOwn, i.Port.Kind)
 	require.NoError(t, c.Close())
 	eventually(t, func() bool { return r.Clients() == 0 })

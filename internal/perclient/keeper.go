@@ -17,10 +17,7 @@ import (
 // keep starts the session's port once the client sends something or has been there for startDelay, starts it again when it
 // dies, and closes it at the end. Starting may take long and may fail; the client stays connected meanwhile.
 func (c *Session) keep() {
-	defer func() {
-		c.first.set(network.PortInfo{}, ErrGone)
-		c.others.arrived(c)
-	}()
+	defer c.tried(network.PortInfo{}, ErrGone)
 	c.connect(c.ctx)
 }
 
@@ -32,11 +29,10 @@ func (c *Session) connect(ctx context.Context) {
 	c.phase.started.Store(true)
 	for attempt := 0; ; {
 		p, err := c.start(ctx)
-		c.others.arrived(c)
 		if err == nil {
 			attempt = 0
 			if ctx.Err() == nil {
-				c.first.set(p.Info(), nil)
+				c.tried(p.Info(), nil)
 			}
 			err = c.use(ctx, p)
 		}
@@ -44,7 +40,7 @@ func (c *Session) connect(ctx context.Context) {
 			return
 		}
 		c.phase.failed.Store(&err)
-		c.first.set(network.PortInfo{}, err)
+		c.tried(network.PortInfo{}, err)
 		if errors.Is(err, network.ErrClosed) {
 			c.shutdown(link.DrainStop)
 			return
@@ -127,11 +123,9 @@ func (c *Session) use(ctx context.Context, p network.Port) error {
 		_ = p.Close() // one that cannot be closed in order is gone all the same
 		c.settle(p.Stats(), macs)
 	}()
-	if c.others != nil { // what is held may be for one of them
-		select {
-		case <-c.others.open:
-		case <-ctx.Done():
-		}
+	select {
+	case <-c.others: // what is held may be for one of them
+	case <-ctx.Done():
 	}
 	c.open(p)
 	select {
@@ -164,7 +158,8 @@ func (c *Session) settle(st network.PortStats, macs []network.MAC) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	c.live, c.learned = nil, macs
-	c.ports.add(st)
+	st.MACs = 0
+	c.ports = c.ports.Plus(st)
 }
 
 // sleep waits for d, or returns false when ctx ends before.

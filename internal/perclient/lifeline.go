@@ -74,13 +74,6 @@ type checker interface {
 	Check()
 }
 
-// lookAfter has c looked at from time to time, if it needs that. The caller holds mu.
-func (s *Server) lookAfter(c *Session) {
-	if s.sweeper == nil && !s.stopping && c.needsLook() {
-		s.sweeper = time.AfterFunc(sweepEvery, s.sweep)
-	}
-}
-
 // needsLook reports whether there is something to look after.
 func (c *Session) needsLook() bool {
 	c.telling.Lock()
@@ -89,40 +82,19 @@ func (c *Session) needsLook() bool {
 	return ok || !c.client.Theirs.IsNone()
 }
 
-// sweep looks at all sessions that need it, and once more later while there are any.
-func (s *Server) sweep() {
-	s.sweeping.Lock()
-	defer s.sweeping.Unlock()
-	s.mu.Lock()
-	s.sweeper = nil
-	if s.detaching || s.stopping {
-		s.mu.Unlock()
-		return
-	}
-	s.mu.Unlock()
-	for _, c := range s.Sessions() {
-		if c.guarded("looking after the client", c.check) != nil {
-			c.shutdown(link.DrainOne)
-		}
-		s.mu.Lock()
-		s.lookAfter(c)
-		s.mu.Unlock()
+// lookAfter looks at the client from time to time, as long as that is needed.
+func (c *Session) lookAfter() {
+	for c.needsLook() && sleep(c.ctx, sweepEvery) {
+		c.check()
 	}
 }
 
-// awaitSweep waits for a look at the sessions that is under way.
-func (s *Server) awaitSweep() {
-	s.sweeping.Lock()
-	defer s.sweeping.Unlock()
-}
-
-func (c *Session) check() error {
+func (c *Session) check() {
 	faults.In("perclient.sweep", []byte(c.client.Path))
 	c.closeTheirs()
 	if l, ok := c.link.(checker); ok {
 		l.Check()
 	}
-	return nil
 }
 
 // Told notes that the client has been sent its end of the pair.

@@ -29,7 +29,8 @@ import (
 //	any state --the link ended--> closed
 //	any state --Server.Detach--> detached: a value, of which Server.Attach makes another Session
 //
-// Its goroutines are run, which is the link's reader, keep, which starts the port and watches it, and watchLifeline.
+// Its goroutines are run, which is the link's reader, keep, which starts the port and watches it, and, where there is something to
+// watch, watchLifeline and lookAfter.
 type Session struct {
 	srv     *Server
 	id      uint64
@@ -49,12 +50,12 @@ type Session struct {
 	givenUp atomic.Bool           // see GiveUp
 	first   firstStart
 	phase   phase
-	others  *barrier // that are attached with it, which it waits for; nil: none
+	others  <-chan struct{} // closed when those that were attached with it need not be waited for
+	come    chan<- struct{} // told when its port was tried first; nil if none waits for that
 
 	watch    watch.Watch
 	seen     bool        // a frame has come; used by the reader
 	attached bool        // by Server.Attach; its begin is in the log already
-	arrived  bool        // at others; used by the keeper
 	addrLogs int         // used by the reader
 	news     atomic.Bool // an answer of DHCP told an address that has not been logged
 
@@ -66,13 +67,13 @@ type Session struct {
 	heldN    int
 	dropHeld atomic.Uint64 // frames dropped because held was full, or the client left before its port
 
-	telling sync.Mutex    // guards what follows; nothing waits while it is held
-	gone    bool          // detached: the link is another session's
-	guard   Guard         // nil: none; set by the keeper, which reads it without the lock
-	live    network.Port  // whose counters are not in ports yet; nil: none
-	ports   PortTotals    // of the ports so far
-	learned []network.MAC // addresses behind the last port
-	letGo   time.Time     // when Theirs is closed at the latest; zero: not yet
+	telling sync.Mutex        // guards what follows; nothing waits while it is held
+	gone    bool              // detached: the link is another session's
+	guard   Guard             // nil: none; set by the keeper, which reads it without the lock
+	live    network.Port      // whose counters are not in ports yet; nil: none
+	ports   network.PortStats // of the ports so far; its maps never change
+	learned []network.MAC     // addresses behind the last port
+	letGo   time.Time         // when Theirs is closed at the latest; zero: not yet
 }
 
 func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
@@ -92,14 +93,22 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 		wake:   make(chan struct{}),
 		still:  make(chan struct{}),
 		done:   make(chan struct{}),
+		first:  firstStart{done: make(chan struct{})},
+		others: opened,
 	}
-	c.first.init()
 	if cl.Start {
 		c.want()
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
+
+// opened is the others of a session that was not attached.
+var opened = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // run serves the client to its end.
 func (c *Session) run() {
@@ -110,9 +119,10 @@ func (c *Session) run() {
 	if lifeline != nil {
 		c.part("watching the lifeline", func() { c.watchLifeline(lifeline) })
 	}
-	if c.others != nil {
-		<-c.others.open
+	if c.needsLook() {
+		c.part("looking after the client", c.lookAfter)
 	}
+	<-c.others
 	err := c.guarded("reading from the client", func() error { return c.link.Run(c) })
 	switch {
 	case errors.Is(err, link.ErrDetached):

@@ -6,17 +6,18 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // Totals are what all clients did since the start of the daemon, those that have left included.
 type Totals struct {
-	Connects uint64     `json:"connects"`
-	Refused  uint64     `json:"refused"` // above MaxClients
-	Link     link.Stats `json:"link"`    // but Queued and Stalled
-	DropHeld uint64     `json:"drop_held"`
-	Spoofed  uint64     `json:"spoofed"`
-	Ports    PortTotals `json:"ports"`
+	Connects uint64            `json:"connects"`
+	Refused  uint64            `json:"refused"` // above MaxClients
+	Link     link.Stats        `json:"link"`    // but Queued and Stalled
+	DropHeld uint64            `json:"drop_held"`
+	Spoofed  uint64            `json:"spoofed"`
+	Ports    network.PortStats `json:"ports"`
 }
 
 // add adds what one client did.
@@ -34,14 +35,13 @@ func (t *Totals) add(i Info) {
 	t.Link.DropStarting += i.Link.DropStarting
 	t.DropHeld += i.DropHeld
 	t.Spoofed += i.Spoofed
-	t.Ports.addAll(i.Ports)
+	t.Ports = t.Ports.Plus(i.Ports)
 }
 
 // Census is List with the Totals of the same moment: a client that leaves meanwhile is in them once.
 func (s *Server) Census() (clients []Info, t Totals) {
 	s.mu.Lock()
 	t = s.gone
-	t.Ports = t.Ports.clone()
 	sessions := slices.Collect(maps.Keys(s.sessions))
 	s.mu.Unlock()
 	clients = infos(sessions)
@@ -56,9 +56,7 @@ func (s *Server) Census() (clients []Info, t Totals) {
 func (s *Server) Gone() Totals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.gone
-	t.Ports = t.Ports.clone()
-	return t
+	return s.gone
 }
 
 // Recall takes over what another program has saved. It is called before the first client is served.
@@ -66,5 +64,4 @@ func (s *Server) Recall(t Totals) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = t
-	s.gone.Ports = t.Ports.clone()
 }

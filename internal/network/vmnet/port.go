@@ -60,7 +60,7 @@ var _ network.Port = (*port)(nil)
 func newPort(n *Network, o network.PortOptions, sink frame.Sink) *port {
 	p := &port{
 		net: n, name: o.Name, sink: sink, limit: min(sink.MaxFrame(), frame.MaxLen), macs: o.MACs,
-		kept: make(chan struct{}), room: make(chan struct{}, 1), past: network.PortStats{Drops: map[network.DropReason]uint64{}},
+		kept: make(chan struct{}), room: make(chan struct{}, 1), 
 	}
 	p.writer = writer{Writer: pkt.NewWriter(n.writeMax), counts: &p.counts}
 	p.gate.Init()
@@ -131,46 +131,26 @@ func (p *port) Info() network.PortInfo {
 
 // Stats implements network.Port.
 func (p *port) Stats() network.PortStats {
-	s := network.PortStats{Drops: map[network.DropReason]uint64{}, Lost: map[network.DropReason]uint64{}}
+	c, macs := &p.counts, p.seen.count()
 	p.mu.Lock()
-	add(&s, p.past)
+	s := p.past
 	if b := p.shared.Load(); b != nil {
-		now := b.Stats()
-		add(&s, now)
-		s.MACs = now.MACs
-	} else {
-		s.MACs = p.seen.count()
+		s = s.Plus(b.Stats())
+		macs = s.MACs
 	}
 	p.mu.Unlock()
-	c := &p.counts
-	for reason, n := range map[network.DropReason]*atomic.Uint64{
-		network.DropOversize: &c.oversize, network.DropRefused: &c.refused, network.DropExhausted: &c.exhausted, network.DropDown: &c.down,
-		network.DropClosed: &c.closed,
-	} {
-		count(s.Drops, reason, n.Load())
-	}
-	count(s.Lost, network.DropOversize, c.lostOversize.Load())
-	count(s.Lost, dropRunt, c.lostOdd.Load())
-	return s
+	return s.Plus(network.PortStats{
+		Drops: map[network.DropReason]uint64{
+			network.DropOversize: c.oversize.Load(), network.DropRefused: c.refused.Load(), network.DropExhausted: c.exhausted.Load(),
+			network.DropDown: c.down.Load(), network.DropClosed: c.closed.Load(),
+		},
+		Lost: map[network.DropReason]uint64{network.DropOversize: c.lostOversize.Load(), dropRunt: c.lostOdd.Load()},
+		MACs: macs,
+	})
 }
 
 // dropRunt counts packets that are shorter than an Ethernet header, or longer than macOS said they would be.
 const dropRunt network.DropReason = "drop_runt"
-
-// add adds what a port of the bridge counts.
-func add(sum *network.PortStats, s network.PortStats) {
-	for reason, n := range s.Drops {
-		count(sum.Drops, reason, n)
-	}
-	sum.Moved += s.Moved
-	sum.Unlearned += s.Unlearned
-}
-
-func count(sum map[network.DropReason]uint64, reason network.DropReason, n uint64) {
-	if n > 0 {
-		sum[reason] += n
-	}
-}
 
 // MACs implements network.Port. Only the bridge needs them.
 func (p *port) MACs() []network.MAC {

@@ -92,7 +92,7 @@ func (s *sharedInterface) find(mac uint64) *bridge.Port {
 func (s *sharedInterface) leave(p *port) {
 	p.mu.Lock()
 	b := p.shared.Swap(nil)
-	add(&p.past, b.Stats())
+	p.past = p.past.Plus(b.Stats())
 	p.mu.Unlock()
 	_ = b.Close() // waits for deliveries, never fails
 	s.mu.Lock()
