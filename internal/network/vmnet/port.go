@@ -60,7 +60,7 @@ var _ network.Port = (*port)(nil)
 func newPort(n *Network, o network.PortOptions, sink frame.Sink) *port {
 	p := &port{
 		net: n, name: o.Name, sink: sink, limit: min(sink.MaxFrame(), frame.MaxLen), macs: o.MACs,
-		kept: make(chan struct{}), room: make(chan struct{}, 1), 
+		kept: make(chan struct{}), room: make(chan struct{}, 1),
 	}
 	p.writer = writer{Writer: pkt.NewWriter(n.writeMax), counts: &p.counts}
 	p.gate.Init()

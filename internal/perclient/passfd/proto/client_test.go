@@ -157,7 +157,6 @@ func TestBadAnswers(t *testing.T) {
 // TestStopping: a daemon that becomes another version is asked again, for a while.
 func TestStopping(t *testing.T) {
 	defer func(d time.Duration) { replaceTime = d }(replaceTime)
-	replaceTime = 50 * time.Millisecond
 	var asked atomic.Int64
 	d := serve(t, func(c *net.UnixConn) {
 		m, _ := ReadMessage(c, MaxLine)
@@ -172,6 +171,7 @@ func TestStopping(t *testing.T) {
 	require.ErrorContains(t, err, "full: no room")
 	assert.EqualValues(t, 3, asked.Load())
 	asked.Store(-1 << 20)
+	replaceTime = 50 * time.Millisecond
 	_, err = Attach(t.Context(), d.socket, Request{})
 	require.ErrorContains(t, err, "stopping: ask again")
 }
