@@ -77,6 +77,7 @@ func early(ctx context.Context, t *testing.T, open func() (network.Network, erro
 	require.NoError(t, err)
 	ln.SetUnlinkOnClose(false)
 	d.given = inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}})
+	d.listeners[inherit.Stream] = ln
 	d.open = func(ctx context.Context, _ *state.File) (network.Network, error) {
 		select {
 		case <-gate:
