@@ -9,12 +9,9 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
 const (
@@ -27,13 +24,10 @@ const (
 
 // datagramLink is a datagram socket with one frame in each datagram and no prefix.
 type datagramLink struct {
-	conn  *net.UnixConn
+	socketLink
 	raw   syscall.RawConn
 	to    syscall.Sockaddr // nil: the socket is connected, and the system takes nothing from others
-	from  string           // else the only name that a sender may have; one without a name is the daemon's as well
 	local string           // what Close removes, "" for nothing
-	gone  atomic.Pointer[error]
-	wg    sync.WaitGroup
 }
 
 // DatagramLink carries frames over a connected datagram socket, such as one end of a socket pair. It takes conn over. Such a
@@ -46,7 +40,7 @@ func newDatagramLink(conn *net.UnixConn) (*datagramLink, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	return &datagramLink{conn: conn, raw: raw}, nil
+	return &datagramLink{socketLink: socketLink{conn: conn, max: MaxDatagramLen, next: conn.Read}, raw: raw}, nil
 }
 
 // PathOptions describe a client of a daemon's datagram socket.
@@ -85,7 +79,14 @@ func PathLink(ctx context.Context, o PathOptions) (Link, error) {
 		_ = conn.SetReadBuffer(vfkitReceiveBuffer)
 	}
 	if !o.Connected {
-		l.from, l.to = o.Server, &syscall.SockaddrUnix{Name: o.Server}
+		l.to = &syscall.SockaddrUnix{Name: o.Server}
+		l.next = func(f []byte) (int, error) {
+			n, from, err := conn.ReadFromUnix(f)
+			if err == nil && from != nil && from.Name != o.Server { // one without a name is the daemon's as well
+				err = fmt.Errorf("read datagram of %d bytes from %q instead of %q: %w", n, from.Name, o.Server, ErrBadFrame)
+			}
+			return n, err
+		}
 	}
 	if o.Hello {
 		if err := l.send([]byte("VFKT")); err != nil {
@@ -120,44 +121,6 @@ func (o *PathOptions) open(ctx context.Context) (*net.UnixConn, error) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-}
-
-func (l *datagramLink) Start(receive func([]byte), ended func(error)) error {
-	l.wg.Go(func() {
-		err := l.read(receive)
-		_ = l.conn.Close()
-		if gone := l.gone.Load(); gone != nil {
-			err = *gone
-		}
-		ended(err)
-	})
-	return nil
-}
-
-// read takes datagrams, more strictly than a client does: what some client would not survive is an error.
-func (l *datagramLink) read(receive func([]byte)) error {
-	f := make([]byte, MaxDatagramLen+1)
-	for {
-		n, err := l.readOne(f)
-		if err != nil {
-			return err
-		}
-		if n < frame.MinLen || n > MaxDatagramLen {
-			return fmt.Errorf("read datagram of %d bytes: %w", n, ErrBadFrame)
-		}
-		receive(f[:n])
-	}
-}
-
-func (l *datagramLink) readOne(f []byte) (int, error) {
-	if l.to == nil {
-		return l.conn.Read(f)
-	}
-	n, from, err := l.conn.ReadFromUnix(f)
-	if err == nil && from != nil && from.Name != l.from {
-		return 0, fmt.Errorf("read datagram of %d bytes from %q instead of %q: %w", n, from.Name, l.from, ErrBadFrame)
-	}
-	return n, err
 }
 
 func (l *datagramLink) Send(frames ...[]byte) error {
@@ -225,13 +188,9 @@ func peerGone(err error) bool {
 }
 
 func (l *datagramLink) Close() error {
-	err := l.conn.Close()
-	l.wg.Wait()
+	err := l.socketLink.Close()
 	if l.local != "" {
 		_ = os.Remove(l.local)
-	}
-	if l.gone.Load() != nil && errors.Is(err, net.ErrClosed) {
-		return nil
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -37,41 +38,67 @@ const writeTimeout = 10 * time.Second
 // ErrBadFrame ends a link whose other side sent what some client would not survive.
 var ErrBadFrame = errors.New("the daemon must never send this")
 
-// streamLink is a stream socket as QEMU and Lima use it.
-type streamLink struct {
+// socketLink is what the links of all sockets have in common.
+type socketLink struct {
 	conn net.Conn
+	max  int                         // the longest frame, in bytes
+	next func(f []byte) (int, error) // reads a frame into f; one that does not fit has its length only
+	gone atomic.Pointer[error]       // what sending showed of the other side's end
 	wg   sync.WaitGroup
-	buf  []byte
 }
 
-// StreamLink carries frames over a connected stream socket in wire form. It takes conn over.
-func StreamLink(conn net.Conn) Link { return &streamLink{conn: conn} }
-
-func (l *streamLink) Start(receive func([]byte), ended func(error)) error {
-	l.wg.Go(func() { ended(l.read(receive)) })
+// Start reads more strictly than a client does: what some client would not survive is an error.
+func (l *socketLink) Start(receive func([]byte), ended func(error)) error {
+	l.wg.Go(func() {
+		f := make([]byte, l.max+1)
+		n, err := l.next(f)
+		for ; err == nil && n >= frame.MinLen && n <= l.max; n, err = l.next(f) {
+			receive(f[:n])
+		}
+		_ = l.conn.Close()
+		if gone := l.gone.Load(); gone != nil {
+			err = *gone
+		} else if err == nil {
+			err = fmt.Errorf("read frame of %d bytes: %w", n, ErrBadFrame)
+		}
+		ended(err)
+	})
 	return nil
 }
 
-// read takes the stream apart with a parser of its own, stricter than a client's: what some client would die of is an
-// error.
-func (l *streamLink) read(receive func([]byte)) error {
-	r := bufio.NewReaderSize(l.conn, 256<<10)
-	f := make([]byte, frame.MaxStreamLen)
-	for {
+func (l *socketLink) Close() error {
+	err := l.conn.Close()
+	l.wg.Wait()
+	if errors.Is(err, net.ErrClosed) { // by its end
+		return nil
+	}
+	return err
+}
+
+// streamLink is a stream socket as QEMU and Lima use it.
+type streamLink struct {
+	socketLink
+	buf []byte
+}
+
+// StreamLink carries frames over a connected stream socket in wire form. It takes conn over.
+func StreamLink(conn net.Conn) Link {
+	r := bufio.NewReaderSize(conn, 256<<10)
+	next := func(f []byte) (int, error) { // with a parser of its own
 		var head [4]byte
 		if _, err := io.ReadFull(r, head[:]); err != nil {
-			return err // io.EOF at a frame boundary is the orderly end
+			return 0, err // io.EOF at a frame boundary is the orderly end
 		}
 		n := int(binary.BigEndian.Uint32(head[:]))
 		if n < frame.MinLen || n > frame.MaxStreamLen {
-			_ = l.conn.Close()
-			return fmt.Errorf("read frame of %d bytes: %w", n, ErrBadFrame)
+			return n, nil
 		}
 		if _, err := io.ReadFull(r, f[:n]); err != nil {
-			return fmt.Errorf("read body of a frame of %d bytes: %w", n, err)
+			return 0, fmt.Errorf("read body of a frame of %d bytes: %w", n, err)
 		}
-		receive(f[:n])
+		return n, nil
 	}
+	return &streamLink{socketLink: socketLink{conn: conn, max: frame.MaxStreamLen, next: next}}
 }
 
 func (l *streamLink) Send(frames ...[]byte) error {
@@ -94,12 +121,6 @@ func (l *streamLink) CloseWrite() error {
 		return errors.ErrUnsupported
 	}
 	return c.CloseWrite()
-}
-
-func (l *streamLink) Close() error {
-	err := l.conn.Close()
-	l.wg.Wait()
-	return err
 }
 
 // portLink is a port of a network, without a client's socket in between.
