@@ -63,10 +63,7 @@ func (r *run) unplug(keep *guest) {
 			_ = g.Release(*g.lease)
 		}
 	}
-	for _, g := range r.guests {
-		g.unwatch()
-		g.Close()
-	}
+	_ = closeAll(r.guests)
 	r.guests = nil
 }
 

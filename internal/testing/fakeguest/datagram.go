@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"syscall"
 	"time"
-
 )
 
 const (
