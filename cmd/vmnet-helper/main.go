@@ -67,11 +67,8 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// After maxShort sessions in a row that lasted no longer than shortSession something is wrong with the socket, not with daemons.
-const (
-	shortSession = 5 * time.Second
-	maxShort     = 5
-)
+// shortSession is how long a session lasts with a daemon that has not really come back.
+const shortSession = 5 * time.Second
 
 // serve connects the machine and waits for its end.
 func serve(ctx context.Context, c *config, stdout io.Writer, log *logger) error {
@@ -88,43 +85,38 @@ func serve(ctx context.Context, c *config, stdout io.Writer, log *logger) error 
 	if err != nil {
 		return err
 	}
-	defer func() { s.lifeline.Close() }()
 	if _, err := stdout.Write(infoLine(c, &s.reply)); err != nil {
+		s.lifeline.Close()
 		return fmt.Errorf("tell about the interface on stdout: %w", err)
 	}
 	if c.socket != "" {
 		log.info("waiting for client on %q", c.socket)
 	}
 	log.info("running")
-	s, err = stay(ctx, c, end, s, log)
-	return err
+	return stay(ctx, c, end, s, log)
 }
 
-// stay stays as long as the machine, on one daemon after the other, from s on. It returns the last session.
-func stay(ctx context.Context, c *config, end *endpoint, s *session, log *logger) (*session, error) {
-	for short := 0; ; {
+// stay stays as long as the machine, on one daemon after the other, from s on.
+func stay(ctx context.Context, c *config, end *endpoint, s *session, log *logger) error {
+	for lost := (time.Time{}); ; {
 		began := time.Now()
 		err := s.wait(ctx, end, log)
+		s.lifeline.Close()
 		if !errors.As(err, new(stopped)) {
-			return s, err
+			return err
 		}
-		if short++; time.Since(began) > shortSession {
-			short = 0
-		}
-		if short > maxShort {
-			return s, fmt.Errorf("%w again and again", err)
+		if lost.IsZero() || time.Since(began) > shortSession {
+			lost = time.Now()
 		}
 		log.warn("%v; waiting for it", err)
-		again, err := s.again(ctx, c, end)
+		s, err = s.again(ctx, c, end, lost)
 		if e := new(proto.Error); errors.As(err, &e) && e.Code == proto.BadDescriptor { // the machine has gone meanwhile
 			log.info("socket was closed by peer")
-			return s, nil
+			return nil
 		}
 		if err != nil {
-			return s, err
+			return err
 		}
-		s.lifeline.Close()
-		s = again
 		log.info("running again on the daemon at %q", s.socket)
 	}
 }

@@ -95,13 +95,14 @@ type stopped struct{ socket string }
 
 func (e stopped) Error() string { return fmt.Sprintf("the daemon at %s has stopped", e.socket) }
 
-// again hands the endpoint to the next daemon at the same place. The machine goes on then as if nothing had been.
-func (s *session) again(ctx context.Context, c *config, e *endpoint) (*session, error) {
+// again hands the endpoint to the next daemon at the same place, which has been lost since then. The machine goes on as if nothing had
+// been.
+func (s *session) again(ctx context.Context, c *config, e *endpoint, lost time.Time) (*session, error) {
 	limit, err := time.ParseDuration(comeBack)
 	if err != nil {
 		return nil, fmt.Errorf("limit for the daemon's return: %w", err)
 	}
-	for end := time.Now().Add(limit); time.Now().Before(end); {
+	for time.Since(lost) < limit {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
