@@ -24,39 +24,20 @@ const (
 
 // newSocket returns a stream socket with large buffers.
 func newSocket() (int, error) {
-	fd, err := plainSocket()
-	if err != nil || enlarge(fd) {
-		return fd, err
-	}
-	// The system's limit is below its own default. A buffer that was made smaller cannot be made larger again.
-	_ = unix.Close(fd)
-	return plainSocket()
-}
-
-func plainSocket() (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {
 		unix.CloseOnExec(fd)
+		enlarge(fd, unix.SO_SNDBUF)
+		enlarge(fd, unix.SO_RCVBUF)
 	}
 	return fd, err
 }
 
-// enlarge sets the buffers that are smaller than bufferSize. It reports false if one came out smaller than it was. That
-// the system allows less than bufferSize is no failure.
-func enlarge(fd int) bool {
-	for _, opt := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
-		before, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, opt)
-		if err != nil || before >= bufferSize {
-			continue
-		}
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, bufferSize); err != nil {
-			continue
-		}
-		if after, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, opt); err == nil && after < before {
-			return false
-		}
+// enlarge asks for a buffer of bufferSize, unless it is that large already. A refusal costs speed only.
+func enlarge(fd, option int) {
+	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err == nil && n < bufferSize {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, bufferSize)
 	}
-	return true
 }
 
 // connect connects fd to path. On Linux a leading "@" would mean the abstract name space, where no daemon's socket is.

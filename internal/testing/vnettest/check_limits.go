@@ -53,16 +53,6 @@ func checkSinkMaxFrame(l *lan) {
 	}
 }
 
-// checkBatchIsBorrowed: Send neither writes to the batch nor uses it after it returned. (Every station checks that with
-// every Send; here each frame is waited for.)
-func checkBatchIsBorrowed(l *lan) {
-	a, b, c := l.three()
-	for range 20 {
-		a.send(a.to(b, 200), a.toMAC(fakeguest.Broadcast, 1514), a.to(c, 1514))
-		l.compare()
-	}
-}
-
 // checkAddressMoves: an address belongs to the port that used it last, at once, and comes back with its owner's next
 // frame.
 func checkAddressMoves(l *lan) {

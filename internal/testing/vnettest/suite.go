@@ -46,7 +46,6 @@ var checks = []check{
 	{"ManyToOne", checkManyToOne},
 	{"FrameSizes", checkFrameSizes},
 	{"SinkMaxFrame", checkSinkMaxFrame},
-	{"BatchIsBorrowed", checkBatchIsBorrowed},
 	{"AddressMoves", checkAddressMoves},
 	{"AddressLeavesWithPort", checkAddressLeavesWithPort},
 	{"DeafSink", checkDeafSink},
