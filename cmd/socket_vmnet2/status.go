@@ -95,6 +95,8 @@ type glance struct {
 	answer json.RawMessage
 	status *status.Status // nil with err
 	err    error
+	before *status.Status // that of the look before, of the same process
+	notice string         // what to say of it last; in a pipe once
 }
 
 // run does what a command line of known options asks for.
@@ -112,7 +114,7 @@ func (v *viewer) run(c *cli.Context, env compat.IO) (int, error) {
 	}
 	looks := v.lookAll(c.Context, daemons)
 	code := v.complain(looks, len(args) > 0)
-	if err := v.print(looks); err != nil && !errors.Is(err, errUnread) {
+	if err := v.write(v.page(looks)); err != nil && !errors.Is(err, errUnread) {
 		return 1, err
 	}
 	if slices.ContainsFunc(looks, glance.unwell) {
@@ -138,8 +140,8 @@ func (v *viewer) complain(looks []glance, named bool) (code int) {
 	return code
 }
 
-// print writes what was answered.
-func (v *viewer) print(looks []glance) error {
+// page is what was answered, for people with an empty line between daemons.
+func (v *viewer) page(looks []glance) []byte {
 	var b bytes.Buffer
 	for _, l := range looks {
 		switch {
@@ -150,10 +152,12 @@ func (v *viewer) print(looks []glance) error {
 			if b.Len() > 0 {
 				b.WriteByte('\n')
 			}
-			b.WriteString(v.text(l.status, v.screen.options(v.wide)))
+			o := v.screen.options(v.wide)
+			o.Before = l.before
+			b.WriteString(v.text(l.status, o))
 		}
 	}
-	return v.write(b.Bytes())
+	return b.Bytes()
 }
 
 // errUnread is that the reader of standard output has seen enough, as head does. It ends a command with success.

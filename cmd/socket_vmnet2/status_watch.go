@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,20 +11,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
-
-// A watched daemon is one that is looked at again and again. Its err is nil while it answers.
-type watched struct {
-	glance
-	before *status.Status // the look before, of the same process
-	notice string         // what to say of it last; in a pipe once
-}
 
 // watch shows the daemons until ctx is done, which is how it ends in order.
 func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (int, error) {
@@ -36,19 +29,14 @@ func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (
 	if code := v.complain(looks, named); code != 0 {
 		return code, nil // what cannot be asked at first is no daemon that has gone
 	}
-	var list []*watched
-	for _, l := range looks {
-		if l.err == nil {
-			list = append(list, &watched{glance: l})
-		}
-	}
+	looks = slices.DeleteFunc(looks, func(l glance) bool { return l.err != nil })
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
 	tick := time.NewTicker(v.every)
 	defer tick.Stop()
 	for {
-		if err := v.show(list); errors.Is(err, errUnread) {
+		if err := v.show(looks); errors.Is(err, errUnread) {
 			return 0, nil
 		} else if err != nil {
 			return 0, err
@@ -62,7 +50,7 @@ func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (
 		case <-resized:
 			continue // the same looks in the new width
 		case <-tick.C:
-			v.again(ctx, list)
+			v.again(ctx, looks)
 		}
 		if ctx.Err() != nil {
 			continue // what it was asking did not fail
@@ -71,7 +59,7 @@ func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (
 }
 
 // again looks at all of them once more.
-func (v *viewer) again(ctx context.Context, list []*watched) {
+func (v *viewer) again(ctx context.Context, list []glance) {
 	daemons := make([]find.Daemon, len(list))
 	for i, w := range list {
 		daemons[i] = w.daemon
@@ -89,9 +77,10 @@ func (v *viewer) again(ctx context.Context, list []*watched) {
 }
 
 // next takes a new look.
-func (w *watched) next(l glance) {
-	name, was := nameOf(w.daemon), w.glance
-	l.daemon, w.glance, w.before = w.daemon, l, nil
+func (w *glance) next(l glance) {
+	name, was := nameOf(w.daemon), *w
+	l.daemon, l.notice = w.daemon, w.notice
+	*w = l
 	switch {
 	case l.err != nil && was.err == nil:
 		w.notice = fmt.Sprintf("%s: gone; waiting for it to come back: %v", name, l.err)
@@ -106,30 +95,25 @@ func (w *watched) next(l glance) {
 }
 
 // show writes all of them.
-func (v *viewer) show(list []*watched) error {
-	var b, notices bytes.Buffer
-	for _, w := range list {
-		if w.notice != "" {
-			fmt.Fprintln(&notices, render.Clean(w.notice))
+func (v *viewer) show(list []glance) error {
+	var notices strings.Builder
+	for i, l := range list {
+		if l.notice != "" {
+			fmt.Fprintln(&notices, render.Clean(l.notice))
 			if !v.screen.moves {
-				w.notice = ""
+				list[i].notice = ""
 			}
 		}
-		switch {
-		case w.err != nil:
-		case v.json:
-			b.Write(w.line())
-		default:
-			o := v.screen.options(v.wide)
-			o.Before = w.before
-			b.WriteString(v.text(w.status, o) + "\n")
-		}
 	}
+	page := v.page(list)
 	if v.json {
-		_, _ = v.env.Stderr.Write(notices.Bytes())
-		return v.write(b.Bytes())
+		_, _ = io.WriteString(v.env.Stderr, notices.String())
+		return v.write(page)
 	}
-	text := notices.String() + b.String()
+	text := notices.String()
+	if len(page) > 0 {
+		text += string(page) + "\n"
+	}
 	if v.screen.moves {
 		text = v.screen.draw(text)
 	}

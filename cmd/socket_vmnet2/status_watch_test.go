@@ -76,7 +76,7 @@ func TestWatchUpgrade(t *testing.T) {
 func TestWatched(t *testing.T) {
 	pid := func(n int) *status.Status { return &status.Status{Daemon: status.Daemon{PID: n}} }
 	d := find.Daemon{Socket: "/s"}
-	w := &watched{glance: glance{daemon: d, status: pid(1)}}
+	w := &glance{daemon: d, status: pid(1)}
 	first := w.status
 	w.next(glance{daemon: d, status: pid(1)})
 	assert.Same(t, first, w.before)
