@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -42,14 +41,11 @@ Exit code: 0 it ran until a signal ended it, 1 it did not start, or could not re
 
 // A trial is one run of the subcommand.
 type trial struct {
-	cfg     *compat.Config
-	dir     string // --dir, absolute; empty without it
-	json    bool
-	chosen  bool // the subnet is for us to choose
-	resolve func(gateway netip.Addr) (*compat.Config, error)
-	log     *slog.Logger
-	logs    *compat.Log // what log writes to
-	out     io.Writer
+	cfg  *compat.Config
+	dir  string // --dir, absolute; empty without it
+	json bool
+	log  *compat.Log
+	out  io.Writer
 }
 
 // tryAction does what a command line of known options asks for. Nothing is touched before all of it was checked.
@@ -69,11 +65,10 @@ func tryAction(c *cli.Context, network compat.Network, env compat.IO) error {
 	if _, err := t.cfg.Owner(); err != nil {
 		return err
 	}
-	t.logs = t.cfg.OpenLog(logOf(env.Stderr))
-	defer t.logs.Flush()
-	t.log = t.logs.Logger
-	slog.SetDefault(t.log) // libraries that know no other logger
-	ctx, stop := daemon.UntilSignal(t.log)
+	t.log = t.cfg.OpenLog(logOf(env.Stderr))
+	defer t.log.Flush()
+	slog.SetDefault(t.log.Logger) // libraries that know no other logger
+	ctx, stop := daemon.UntilSignal(t.log.Logger)
 	defer stop()
 	return t.run(ctx)
 }
@@ -89,26 +84,43 @@ func logOf(w io.Writer) io.Writer {
 // placeholder stands for the gateway that is not chosen yet, so that everything else can be checked.
 const placeholder = "192.168.105.1"
 
-// configure reads the options. Where the subnet is for us to choose, resolve makes the final Config.
+// configure reads the options, and chooses the subnet where that is for us to choose.
 func (t *trial) configure(c *cli.Context, flags compat.Network, env compat.IO) (err error) {
-	t.resolve = func(gateway netip.Addr) (*compat.Config, error) {
-		if err := c.Set("vmnet-gateway", gateway.String()); err != nil {
-			return nil, err
+	choose := !c.IsSet("vmnet-gateway") && c.String("vmnet-mode") != string(network.ModeBridged)
+	if choose {
+		for _, name := range []string{"vmnet-dhcp-end", "vmnet-reserve", "vmnet-forward"} {
+			if c.IsSet(name) {
+				return fmt.Errorf("--%s names an address in the subnet, so --vmnet-gateway=IP is needed, too", name)
+			}
 		}
-		return flags.Config(c, env)
+		if err := c.Set("vmnet-gateway", placeholder); err != nil {
+			return err
+		}
 	}
-	if c.IsSet("vmnet-gateway") || c.String("vmnet-mode") == string(network.ModeBridged) {
-		t.cfg, err = flags.Config(c, env)
+	if t.cfg, err = flags.Config(c, env); err != nil || t.cfg.Mode == network.ModeBridged {
 		return err
 	}
-	for _, name := range []string{"vmnet-dhcp-end", "vmnet-reserve", "vmnet-forward"} {
-		if c.IsSet(name) {
-			return fmt.Errorf("--%s names an address in the subnet, so --vmnet-gateway=IP is needed, too", name)
+	table, incomplete := freenet.System()
+	if choose {
+		subnet, err := table.Choose(t.cfg.Subnet.Bits())
+		if err != nil {
+			return fmt.Errorf("%w: end what needs them, or name a network to use all the same with --vmnet-gateway=IP", err)
+		}
+		if err := c.Set("vmnet-gateway", subnet.Addr().Next().String()); err != nil {
+			return err
+		}
+		if t.cfg, err = flags.Config(c, env); err != nil {
+			return err
 		}
 	}
-	t.chosen = true
-	t.cfg, err = t.resolve(netip.MustParseAddr(placeholder))
-	return err
+	if incomplete != nil {
+		t.cfg.Warnings = append(t.cfg.Warnings, "not all that could collide with the network is known: "+incomplete.Error())
+	}
+	for _, o := range table.Overlaps(t.cfg.Subnet) {
+		t.cfg.Warnings = append(t.cfg.Warnings, fmt.Sprintf("the network %s overlaps %s: one of the two is not reached; "+
+			"leave --vmnet-gateway away to have a free one chosen", t.cfg.Subnet, o))
+	}
+	return nil
 }
 
 // setDir checks --dir as far as that is possible without looking at it.
@@ -148,12 +160,9 @@ func (t *trial) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := t.chooseSubnet(); err != nil {
-		return err
-	}
 	t.cfg.SocketPath, t.cfg.StateDir = filepath.Join(dir, trySocket), filepath.Join(dir, "state")
 
-	return daemon.Try(ctx, t.cfg, t.logs, func(n network.Info, datagrams bool) error {
+	return daemon.Try(ctx, t.cfg, t.log, func(n network.Info, datagrams bool) error {
 		if _, err := io.WriteString(t.out, t.describe(n, datagrams).text(t.json)); err != nil {
 			return fmt.Errorf("cannot tell where the socket is: %w", err)
 		}
@@ -182,28 +191,4 @@ func (t *trial) makeDir() (dir string, err error) {
 		err = os.Chmod(dir, 0o711)
 	}
 	return dir, err
-}
-
-// chooseSubnet chooses the subnet, or tells what the one that was asked for collides with.
-func (t *trial) chooseSubnet() error {
-	if t.cfg.Mode == network.ModeBridged {
-		return nil
-	}
-	table, err := freenet.System()
-	if err != nil {
-		t.log.Warn("not all that could collide with the network is known", "error", err)
-	}
-	if !t.chosen {
-		for _, c := range table.Overlaps(t.cfg.Subnet) {
-			t.log.Warn(fmt.Sprintf("the network %s overlaps %s: one of the two is not reached; leave --vmnet-gateway away to have a free one chosen",
-				t.cfg.Subnet, c))
-		}
-		return nil
-	}
-	subnet, err := table.Choose(t.cfg.Subnet.Bits())
-	if err != nil {
-		return fmt.Errorf("%w: end what needs them, or name a network to use all the same with --vmnet-gateway=IP", err)
-	}
-	t.cfg, err = t.resolve(subnet.Addr().Next())
-	return err
 }
