@@ -77,20 +77,20 @@ func (v *viewer) again(ctx context.Context, list []glance) {
 }
 
 // next takes a new look.
-func (w *glance) next(l glance) {
-	name, was := nameOf(w.daemon), *w
-	l.daemon, l.notice = w.daemon, w.notice
-	*w = l
+func (l *glance) next(now glance) {
+	name, was := nameOf(l.daemon), *l
+	now.daemon, now.notice = l.daemon, l.notice
+	*l = now
 	switch {
 	case l.err != nil && was.err == nil:
-		w.notice = fmt.Sprintf("%s: gone; waiting for it to come back: %v", name, l.err)
+		l.notice = fmt.Sprintf("%s: gone; waiting for it to come back: %v", name, l.err)
 	case l.err != nil:
 	case was.err != nil:
-		w.notice = name + ": back"
+		l.notice = name + ": back"
 	case was.status.Daemon.PID != l.status.Daemon.PID:
-		w.notice = name + ": started again"
+		l.notice = name + ": started again"
 	default:
-		w.before = was.status
+		l.before = was.status
 	}
 }
 
