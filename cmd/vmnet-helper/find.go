@@ -59,7 +59,7 @@ func find(c *config, files []string) ([]place, error) {
 			return []place{{socket, file}}, nil
 		}
 	}
-	if c.network != "" && c.network != "shared" && c.network != "host" {
+	if c.mode == "" {
 		return nil, fmt.Errorf("no network %q: give the line \"%s = SOCKET\" to %s", c.network, key, strings.Join(files, " or "))
 	}
 	return usual(c), nil
@@ -67,12 +67,8 @@ func find(c *config, files []string) ([]place, error) {
 
 // usual returns the paths at which daemons for c's mode are usually found.
 func usual(c *config) (all []place) {
-	mode := c.mode
-	if mode == "" {
-		mode = c.network
-	}
 	suffix := ""
-	switch mode {
+	switch c.mode {
 	case "host":
 		suffix = ".host"
 	case "bridged":
@@ -81,7 +77,7 @@ func usual(c *config) (all []place) {
 	for _, p := range prefixes {
 		all = append(all, place{socket: p + suffix})
 	}
-	return append(all, place{socket: limaPrefix + "." + mode})
+	return append(all, place{socket: limaPrefix + "." + c.mode})
 }
 
 // key is what the configuration file calls c's network.

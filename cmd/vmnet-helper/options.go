@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -40,7 +41,7 @@ type config struct {
 	fd              int    // -1: not given
 	socket          string // empty: not given
 	interfaceID     proto.UUID
-	mode            string // empty only with network
+	mode            string // empty with a network of another name
 	sharedInterface string
 	start           netip.Addr // the zero Addr: not given, as the next two
 	end             netip.Addr
@@ -156,8 +157,11 @@ func (c *config) check() error {
 	case c.fd != -1 && c.socket != "":
 		return errors.New("--fd conflicts with --socket")
 	}
-	if c.mode == "" && c.network == "" {
-		c.mode = "shared"
+	switch c.network {
+	case "shared", "host":
+		c.mode = c.network
+	case "":
+		c.mode = cmp.Or(c.mode, "shared")
 	}
 	return nil
 }

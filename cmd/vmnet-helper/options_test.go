@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 			config{mode: "shared", isolation: true, start: addr("192.168.105.1"), end: addr("192.168.105.254"), mask: addr("255.255.255.0")},
 		},
 		{"bridged", "--fd 3 --operation-mode bridged --shared-interface en0", config{fd: 3, mode: "bridged", sharedInterface: "en0"}},
-		{"network", "--fd 3 --network shared", config{fd: 3, network: "shared"}},
+		{"network", "--fd 3 --network shared", config{fd: 3, mode: "shared", network: "shared"}},
 		{"statistics", "--fd 3 --stats-interval 10", config{fd: 3, mode: "shared", statsInterval: 10}},
 		{"daemon", "--fd 3 --daemon /s", config{fd: 3, mode: "shared", daemon: "/s"}},
 		{"list", "--list-shared-interfaces -v", config{fd: -1, list: true, verbose: true}},

@@ -142,14 +142,10 @@ func name(c *config) string {
 
 // compare tells how the daemon's network differs from what c asks for, and what to do.
 func compare(c *config, r *proto.Reply) error {
-	mode := c.mode
-	if c.network == "shared" || c.network == "host" {
-		mode = c.network
+	if c.mode != "" && r.Mode != c.mode {
+		return fmt.Errorf("has a %s network, not a %s one: start one with --vmnet-mode=%[2]s", r.Mode, c.mode)
 	}
-	if mode != "" && r.Mode != mode {
-		return fmt.Errorf("has a %s network, not a %s one: start one with --vmnet-mode=%s", r.Mode, mode, mode)
-	}
-	if mode == "bridged" && r.Interface != c.sharedInterface {
+	if c.mode == "bridged" && r.Interface != c.sharedInterface {
 		return fmt.Errorf("bridges to %q, not to %q: start one with --vmnet-mode=bridged --vmnet-interface=%s",
 			r.Interface, c.sharedInterface, c.sharedInterface)
 	}
