@@ -3,10 +3,8 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/user"
@@ -25,9 +23,6 @@ import (
 //
 // The user's file comes first, for each line. Lines that begin with # are comments.
 const configName = "socket_vmnet2/vmnet-helper.conf"
-
-// maxConfig is how much of a configuration file is read, in bytes.
-const maxConfig = 64 << 10
 
 // prefixes are where socket_vmnet and socket_vmnet2 have their sockets when installed from source, by Homebrew on either
 // processor, and when Lima manages them.
@@ -113,18 +108,13 @@ func configFiles() []string {
 
 // readConfig reads a configuration file. One that is not there is empty.
 func readConfig(path string) (map[string]string, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return map[string]string{}, nil
-	}
-	if err != nil {
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	defer f.Close()
 	all := map[string]string{}
-	s := bufio.NewScanner(io.LimitReader(f, maxConfig))
-	for n := 1; s.Scan(); n++ {
-		line := strings.TrimSpace(s.Text())
+	for i, line := range strings.Split(string(b), "\n") {
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -132,12 +122,9 @@ func readConfig(path string) (map[string]string, error) {
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !ok || !knownKey(key) || !filepath.IsAbs(value) {
 			return nil, fmt.Errorf("%s:%d: %q: want shared, host, bridged.INTERFACE or network.NAME, = and a daemon's absolute SOCKET",
-				path, n, line)
+				path, i+1, line[:min(len(line), 100)])
 		}
 		all[key] = value
-	}
-	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	return all, nil
 }
