@@ -122,7 +122,7 @@ func (r *Registry) lease(mac watch.MAC, ip netip.Addr, until, now time.Duration)
 	}
 	if h := r.held[ip]; h != nil {
 		r.forget(h)
-		if other := r.macs[h.mac]; h.leased && other != nil && other.has(ip) {
+		if other := r.macs[h.mac]; other != nil && other.own.Load() == h {
 			other.lost()
 		}
 	}
@@ -221,7 +221,7 @@ func (g *Guard) released(ip netip.Addr) {
 	ends := l != nil && (ip.IsUnspecified() || l.ip == ip)
 	if ends {
 		r.forget(l)
-		if g.has(l.ip) {
+		if g.own.Load() == l {
 			g.lost()
 		}
 	}
