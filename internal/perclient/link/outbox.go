@@ -47,8 +47,7 @@ type Outbox struct {
 
 	// mu guards what follows. It covers one Send, which does not wait, and is free while the drainer sends.
 	mu     sync.Mutex
-	out    queue     // of whole frames
-	flight int       // bytes the drainer has taken from out and not yet sent
+	out    queue     // of whole frames; the drainer sends its front
 	busy   bool      // a drainer runs: everything goes through out, so that the order is kept
 	ended  bool      // frames are dropped: Stop, Close or an error
 	closed bool      // nothing is sent any more
@@ -82,7 +81,7 @@ func (o *Outbox) Add(st *Stats) {
 	st.DropQueueFull += o.stats.DropQueueFull
 	st.DropClosed += o.stats.DropClosed
 	st.DropOversize += o.stats.DropOversize
-	waits := o.out.size + o.flight + o.owed()
+	waits := o.out.size + o.owed()
 	st.Queued += waits
 	if (waits > 0 || o.deaf) && !o.ended {
 		st.Stalled = time.Since(o.moved)
@@ -210,7 +209,7 @@ func (o *Outbox) send(b frame.Batch, long *tally) (rest frame.Batch, err error) 
 // enqueue appends the frames of b as far as the queue has room for, in order, and starts the drainer. The caller holds mu.
 func (o *Outbox) enqueue(b frame.Batch) {
 	buf := b.Bytes()
-	if room := o.limit - o.out.size - o.flight; len(buf) > room {
+	if room := o.limit - o.out.size; len(buf) > room {
 		_, end := fit(buf, room)
 		buf = buf[:end]
 	}
@@ -243,87 +242,64 @@ func (o *Outbox) drain() {
 			o.dead(fmt.Errorf("panic while sending: %v\n%s", r, debug.Stack()))
 		}
 	}()
-	for {
+	for vain := 0; ; vain++ {
 		c, ok := o.next()
 		if !ok {
 			return
 		}
-		n, _ := fit(c, len(c))
+		owed, long := o.owed(), tally{}
 		faults.In("link.drain", c)
-		err := o.sendChunk(frame.NewBatch(c, n))
-		if c != nil {
-			chunks.put(c)
-		}
-		if err != nil {
+		n, _ := fit(c, len(c))
+		left, err := o.send(frame.NewBatch(c, n), &long)
+		moves := left.Len() < n || o.owed() != owed
+		impatient := !moves && o.patience > 0 && vain == o.patience
+		o.settle(len(c), left, long, moves, impatient, err)
+		switch {
+		case err != nil:
 			o.dead(err)
 			return
-		}
-	}
-}
-
-// next takes a chunk from the queue, or none where only the rest of a frame is owed. When nothing waits, or may be sent any more,
-// the drainer has to end.
-func (o *Outbox) next() ([]byte, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.flight = 0
-	if o.closed {
-		return nil, false
-	}
-	c, ok := o.out.pop()
-	if !ok && o.owed() == 0 {
-		o.busy = false
-		return nil, false
-	}
-	o.flight = len(c)
-	return c, true
-}
-
-// sendChunk sends b, waiting where there is no room, until Close, an error, or the end of the patience.
-func (o *Outbox) sendChunk(b frame.Batch) (err error) {
-	var long tally
-	for vain := 0; ; vain++ {
-		before, owed := b.Len(), o.owed()
-		b, err = o.send(b, &long)
-		moves := b.Len() < before || o.owed() != owed
-		if moves {
+		case impatient, left.Len()+o.owed() == 0:
+			vain = -1
+			continue
+		case moves:
 			vain = 0
-			o.mu.Lock()
-			o.moved = time.Now()
-			o.mu.Unlock()
 		}
-		if err != nil || b.Len()+o.owed() == 0 || !moves && o.patience > 0 && vain == o.patience {
-			break
-		}
-		select {
-		case <-o.stop:
-			o.settle(b, long, nil)
-			return nil
-		default:
-			o.p.Wait(o.stop)
-		}
-		if vain >= oddWaits { // there is room, they say, and is none: the system is short of memory
+		o.p.Wait(o.stop)
+		if vain > oddWaits { // there is room, they say, and is none: the system is short of memory
 			time.Sleep(time.Millisecond)
 		}
 	}
-	o.settle(b, long, err)
-	return err
 }
 
-// settle counts the frames of a chunk that were accepted and have not gone out: long ones, and those that are left. After an error
-// busy stays set: nothing is sent any more.
-func (o *Outbox) settle(left frame.Batch, long tally, err error) {
+// next is what is sent next: nothing where only the rest of a frame is owed. When nothing waits, or may be sent any more, the drainer
+// has to end.
+func (o *Outbox) next() ([]byte, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	c := o.out.front()
+	waits := len(c)+o.owed() > 0
+	o.busy = waits || o.closed
+	return c, waits && !o.closed
+}
+
+// settle takes what has gone out, of size bytes of which left has not, from the queue, and what is given up. long was accepted and has
+// not gone out. After an error busy stays set: nothing is sent any more.
+func (o *Outbox) settle(size int, left frame.Batch, long tally, moves, impatient bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.out.advance(size - len(left.Bytes()))
 	o.stats.ToClientFrames -= uint64(long.frames)
 	o.stats.ToClientBytes -= uint64(long.bytes)
 	o.stats.DropOversize += uint64(long.frames)
-	if err != nil {
+	switch {
+	case err != nil:
 		o.ended = true
-		o.flight = 0
 		o.out.drop()
-		return
+	case moves:
+		o.moved, o.deaf = time.Now(), false
+	case impatient:
+		o.deaf = true
+		o.lose(left.Len(), left.DataLen())
+		o.out.advance(len(left.Bytes()))
 	}
-	o.deaf = left.Len() > 0
-	o.lose(left.Len(), left.DataLen())
 }

@@ -303,18 +303,14 @@ func TestQueueNeverCutsAFrame(t *testing.T) {
 	want = append(want, count(100, 200)...)
 	require.Equal(t, len(want), q.count())
 	var got []uint64
-	for {
-		c, ok := q.pop()
-		if !ok {
-			break
-		}
+	for c := q.front(); c != nil; c = q.front() {
 		n, end := fit(c, len(c))
 		require.Equal(t, len(c), end, "a cut frame")
 		it := frame.NewBatch(c, n).Iter()
 		for it.Next() {
 			got = append(got, binary.BigEndian.Uint64(it.Frame()[frame.MinLen:]))
 		}
-		chunks.put(c)
+		q.advance(len(c))
 	}
 	assert.Equal(t, want, got)
 }

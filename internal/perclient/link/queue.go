@@ -11,27 +11,37 @@ import (
 // A queue is a queue of frames made of pooled chunks, each of whole frames.
 type queue struct {
 	chunks [][]byte // each filled to its length; the last one may have room left
-	size   int      // bytes in chunks
+	gone   int      // bytes of the first one that are not in the queue any more
+	size   int      // bytes in the queue
 }
 
 // count is how many frames there are.
 func (q *queue) count() (frames int) {
+	gone := q.gone
 	for _, c := range q.chunks {
-		n, _ := fit(c, len(c))
-		frames += n
+		n, _ := fit(c[gone:], len(c))
+		frames, gone = frames+n, 0
 	}
 	return frames
 }
 
-// pop takes the first chunk. The caller writes it out and puts it back into the pool.
-func (q *queue) pop() ([]byte, bool) {
+// front is the begin of the queue, nil if it is empty. It stays as it is until advance, whatever is appended.
+func (q *queue) front() []byte {
 	if q.size == 0 {
-		return nil, false
+		return nil
 	}
-	c := q.chunks[0]
-	q.chunks = slices.Delete(q.chunks, 0, 1)
-	q.size -= len(c)
-	return c, true
+	return q.chunks[0][q.gone:]
+}
+
+// advance takes n bytes, of whole frames, off the front.
+func (q *queue) advance(n int) {
+	q.gone += n
+	q.size -= n
+	if len(q.chunks) > 0 && q.gone == len(q.chunks[0]) {
+		chunks.put(q.chunks[0])
+		q.chunks = slices.Delete(q.chunks, 0, 1)
+		q.gone = 0
+	}
 }
 
 // drop empties the queue.
@@ -40,7 +50,7 @@ func (q *queue) drop() {
 		chunks.put(c)
 	}
 	clear(q.chunks)
-	q.chunks, q.size = q.chunks[:0], 0
+	q.chunks, q.gone, q.size = q.chunks[:0], 0, 0
 }
 
 // pushWhole appends the whole frames in b so that none is cut by the end of a chunk. It returns how many frames and bytes
