@@ -71,9 +71,7 @@ func (p *pool) put(b []byte) {
 func (p *pool) trim() {
 	p.mu.Lock()
 	idle := slices.Clone(p.free[:p.low])
-	kept := copy(p.free, p.free[p.low:])
-	clear(p.free[kept:])
-	p.free = p.free[:kept]
+	p.free = slices.Delete(p.free, 0, p.low)
 	p.low = len(p.free)
 	p.armed = len(p.free) > 0
 	if p.armed {
