@@ -69,7 +69,7 @@ func BenchmarkTap(b *testing.B) {
 		{"four-stopped", 4, true, Request{}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			h := NewHub(Options{})
+			h := newHub(Options{})
 			out := &nowhere{}
 			if c.stopped {
 				out.full = make(chan struct{})
@@ -101,7 +101,7 @@ func BenchmarkTap(b *testing.B) {
 func TestNoAllocation(t *testing.T) {
 	for name, stopped := range map[string]bool{"read": false, "not read": true} {
 		t.Run(name, func(t *testing.T) {
-			r := newRing(defaultMemory, frame.MaxLen)
+			r := newRing(memory, frame.MaxLen)
 			b := batch(0, 60, 1514)
 			s := Session{ring: r, lost: map[uint64]uint64{}}
 			assert.Zero(t, testing.AllocsPerRun(10_000, func() {

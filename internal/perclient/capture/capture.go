@@ -19,8 +19,8 @@ const (
 	// MaxSessions is how many captures may run at once.
 	MaxSessions = 4
 
-	// defaultMemory is what each of them has for frames that are not yet written, in bytes.
-	defaultMemory = 4 << 20
+	// memory is what each of them has for frames that are not yet written, in bytes.
+	memory = 4 << 20
 )
 
 // errTooMany is that MaxSessions run.
@@ -30,10 +30,9 @@ var errTooMany = errors.New("4 captures run already: end one of them")
 type Options struct {
 	// Watch has the hub's FromClient and ToClient called, or not any more. It is called in order.
 	Watch func(on bool)
-	// Describe is called for each capture, and what it returns then tells of a client that is new in that; nil: its number.
+	// Describe is called for each capture, and what it returns then tells of a client that is new in that.
 	Describe    func() func(id uint64) Description
 	Application string // for the file
-	Memory      int    // bytes for each capture; 0: defaultMemory
 	Log         *slog.Logger
 }
 
@@ -49,12 +48,6 @@ type Hub struct {
 
 // NewHub makes one without captures.
 func NewHub(o Options) *Hub {
-	if o.Memory == 0 {
-		o.Memory = defaultMemory
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	h := &Hub{o: o}
 	h.list.Store(new([]*Session))
 	return h
@@ -85,7 +78,7 @@ func (h *Hub) Start(q Request) (*Session, error) {
 	h.started++
 	all = append(slices.Clone(all), s)
 	h.list.Store(&all)
-	if len(all) == 1 && h.o.Watch != nil {
+	if len(all) == 1 {
 		h.o.Watch(true)
 	}
 	return s, nil
@@ -97,7 +90,7 @@ func (h *Hub) remove(s *Session, res result) {
 	defer h.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(*h.list.Load()), func(x *Session) bool { return x == s })
 	h.list.Store(&all)
-	if len(all) == 0 && h.o.Watch != nil {
+	if len(all) == 0 {
 		h.o.Watch(false)
 	}
 	if errors.Is(res.Reason, errStalled) {

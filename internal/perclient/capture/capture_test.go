@@ -28,6 +28,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 20 * time.Second
 
+// newHub is NewHub with what a test does not look at.
+func newHub(o Options) *Hub {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Watch == nil {
+		o.Watch = func(bool) {}
+	}
+	if o.Describe == nil {
+		o.Describe = func() func(uint64) Description { return func(uint64) Description { return Description{} } }
+	}
+	return NewHub(o)
+}
+
 // batch makes frames of the given lengths, whose bytes tell which they are.
 func batch(first int, lengths ...int) frame.Batch {
 	var b []byte
@@ -204,7 +218,7 @@ func (r *running) sees(t *testing.T, n int) []packet {
 
 func TestFile(t *testing.T) {
 	var on []bool
-	h := NewHub(Options{
+	h := newHub(Options{
 		Application: "socket_vmnet2 1.2.3",
 		Describe: func() func(id uint64) Description {
 			return func(id uint64) Description {
@@ -263,7 +277,7 @@ func TestFile(t *testing.T) {
 }
 
 func TestLongestFrameIsWhole(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{})
 	h.FromClient(1, batch(7, frame.MaxLen, frame.MaxLen, frame.MaxLen))
 	_, packets, _ := func() (result, []packet, []pcapgo.NgInterface) { r.sees(t, 3); return r.end(t) }()
@@ -272,7 +286,7 @@ func TestLongestFrameIsWhole(t *testing.T) {
 }
 
 func TestNoClientThere(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{})
 	require.Eventually(t, func() bool { return len(r.out.seen()) > 0 }, patience, time.Millisecond, "the head comes at once")
 	res, packets, intfs := r.end(t)
@@ -282,7 +296,7 @@ func TestNoClientThere(t *testing.T) {
 }
 
 func TestClientsAreChosen(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{Clients: []uint64{2, 9}})
 	for id := range uint64(20) {
 		h.FromClient(id, batch(int(id), 60))
@@ -301,7 +315,7 @@ var accept88b5 = []Instruction{
 }
 
 func TestFilterSeesWholeFrames(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{Filter: accept88b5, SnapLen: 14})
 	h.FromClient(1, batch(0, 60, 100, 101, 1514))
 	r.sees(t, 2)
@@ -314,7 +328,7 @@ func TestFilterSeesWholeFrames(t *testing.T) {
 }
 
 func TestCountEndsIt(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{Count: 3})
 	h.FromClient(1, batch(0, 60, 60))
 	h.FromClient(2, batch(2, 60, 60, 60))
@@ -326,7 +340,7 @@ func TestCountEndsIt(t *testing.T) {
 }
 
 func TestOrderIsThatOfTime(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{SnapLen: 60})
 	const each, talkers = 500, 8
 	var all sync.WaitGroup
@@ -353,13 +367,13 @@ func TestOrderIsThatOfTime(t *testing.T) {
 }
 
 func TestReaderThatStopsCostsFramesAndIsTold(t *testing.T) {
-	h := NewHub(Options{Memory: 2 << 20})
+	h := newHub(Options{})
 	r := start(t, h, Request{})
 	h.FromClient(1, batch(0, 60))
 	r.sees(t, 1)
 	r.out.hold(true)
 	sent := 1
-	for sent < 10_000 { // 15 MB, of which 2 MiB have room
+	for sent < 10_000 { // 15 MB, of which 4 MiB have room
 		h.FromClient(uint64(1+sent%3), batch(sent, 1514))
 		sent++
 	}
@@ -384,7 +398,7 @@ func TestReaderThatStopsCostsFramesAndIsTold(t *testing.T) {
 
 func TestReaderThatStopsForGoodEndsIt(t *testing.T) {
 	var log bytes.Buffer
-	h := NewHub(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := newHub(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	r := start(t, h, Request{})
 	r.sees(t, 0)
 	r.out.hold(true)
@@ -401,7 +415,7 @@ func TestReaderThatStopsForGoodEndsIt(t *testing.T) {
 
 func TestSeveralCaptures(t *testing.T) {
 	var on []bool
-	h := NewHub(Options{Watch: func(v bool) { on = append(on, v) }})
+	h := newHub(Options{Watch: func(v bool) { on = append(on, v) }})
 	all := []*running{
 		start(t, h, Request{}), start(t, h, Request{Clients: []uint64{1}}),
 		start(t, h, Request{Filter: accept88b5}), start(t, h, Request{SnapLen: 20, Count: 2}),
@@ -421,7 +435,7 @@ func TestSeveralCaptures(t *testing.T) {
 }
 
 func TestDaemonEndsIt(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{})
 	h.FromClient(1, batch(0, 60, 60))
 	r.leave(ErrStopped)
@@ -431,7 +445,7 @@ func TestDaemonEndsIt(t *testing.T) {
 }
 
 func TestCutOffAtTheEnd(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{})
 	r.out.hold(true)
 	h.FromClient(1, batch(0, 60, 60))
@@ -441,7 +455,7 @@ func TestCutOffAtTheEnd(t *testing.T) {
 }
 
 func TestDiscard(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	s, err := h.Start(Request{})
 	require.NoError(t, err)
 	s.Discard()
@@ -450,7 +464,7 @@ func TestDiscard(t *testing.T) {
 }
 
 func TestManyClientsAreBounded(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{SnapLen: 14})
 	b := batch(0, 60)
 	for id := range uint64(maxInterfaces + 50) {
@@ -464,7 +478,7 @@ func TestManyClientsAreBounded(t *testing.T) {
 }
 
 func TestOutputThatBreaks(t *testing.T) {
-	h := NewHub(Options{})
+	h := newHub(Options{})
 	r := start(t, h, Request{})
 	r.sees(t, 0)
 	r.out.breaks(io.ErrClosedPipe)

@@ -4,7 +4,6 @@ package capture
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"runtime"
 	"time"
@@ -53,10 +52,7 @@ type file struct {
 
 // newFile writes the head of one to out.
 func newFile(out io.Writer, began time.Time, o Options, snap int) (*file, error) {
-	f := &file{began: began, snap: uint32(snap), clients: map[uint64]*iface{}}
-	if o.Describe != nil {
-		f.describe = o.Describe()
-	}
+	f := &file{began: began, snap: uint32(snap), describe: o.Describe(), clients: map[uint64]*iface{}}
 	// A guest's own network card is the interface: what it sends goes out.
 	f.flags[fromClient].Direction = pcapgo.NgEpbFlagDirectionOutbound
 	f.flags[toClient].Direction = pcapgo.NgEpbFlagDirectionInbound
@@ -87,11 +83,7 @@ func (f *file) of(client uint64) (*iface, error) {
 	if len(f.clients) == maxInterfaces {
 		return &f.others, nil
 	}
-	d := Description{Name: fmt.Sprintf("client %d", client)}
-	if f.describe != nil {
-		d = f.describe(client)
-	}
-	n, err := f.w.AddInterface(f.intf(d))
+	n, err := f.w.AddInterface(f.intf(f.describe(client)))
 	if err != nil {
 		return &f.others, err
 	}

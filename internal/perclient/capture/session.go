@@ -75,7 +75,7 @@ func newSession(h *Hub, q Request) *Session {
 	if s.filter != nil { // it may look at any byte, and at the length
 		kept = frame.MaxLen
 	}
-	s.ring = newRing(h.o.Memory, kept)
+	s.ring = newRing(memory, kept)
 	return s
 }
 
