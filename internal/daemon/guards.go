@@ -31,11 +31,11 @@ func guardClients(cfg *compat.Config, open opener) (*guards, opener) {
 		return nil, open
 	}
 	g := &guards{cfg: cfg}
-	g.Registry = antispoof.New(antispoof.Options{Changed: func() {
+	g.Registry = antispoof.New(func() {
 		if g.keep != nil {
 			g.keep()
 		}
-	}})
+	})
 	return g, func(ctx context.Context, kept *state.File) (network.Network, error) {
 		n, err := open(ctx, kept)
 		if err == nil {

@@ -43,14 +43,6 @@ const (
 	strangerTime = 10 * time.Minute
 )
 
-// Options set up a Registry.
-type Options struct {
-	// Now is a clock that never jumps, since an arbitrary start; nil = the system's monotonic one.
-	Now func() time.Duration
-	// Changed is called when a lease has come or gone, without a lock, on the way of a frame; it does not block. nil = not.
-	Changed func()
-}
-
 // A Network is what is known of the network. Addresses are IPv4.
 type Network struct {
 	Subnet  netip.Prefix // zero: not known, so that any address of a host may be claimed
@@ -74,7 +66,7 @@ type Lease struct {
 
 // A Registry knows which address is whose. Its methods may be called from several goroutines.
 type Registry struct {
-	now     func() time.Duration
+	now     func() time.Duration // a clock that never jumps; tests change it
 	changed func()
 	network atomic.Pointer[Network]
 
@@ -95,20 +87,14 @@ type holding struct {
 	leased bool
 }
 
-// New makes a Registry without clients. Describe comes next: until then no client gets an IPv4 address.
-func New(o Options) *Registry {
-	r := &Registry{
-		now: o.Now, changed: o.Changed, guards: map[uint64]*Guard{}, macs: map[watch.MAC]*Guard{},
+// New makes a Registry without clients. Describe comes next: until then no client gets an IPv4 address. changed is called when a lease
+// has come or gone, without a lock, on the way of a frame; it does not block.
+func New(changed func()) *Registry {
+	start := time.Now()
+	return &Registry{
+		now: func() time.Duration { return time.Since(start) }, changed: changed, guards: map[uint64]*Guard{}, macs: map[watch.MAC]*Guard{},
 		used: map[netip.Addr]*Guard{}, held: map[netip.Addr]*holding{}, leases: map[watch.MAC]*holding{},
 	}
-	if r.now == nil {
-		start := time.Now()
-		r.now = func() time.Duration { return time.Since(start) }
-	}
-	if r.changed == nil {
-		r.changed = func() {}
-	}
-	return r
 }
 
 // Describe tells what the network is, and may do so again when it has changed. Addresses that clients hold stay theirs.

@@ -47,10 +47,8 @@ func newRig(_ testing.TB, mods ...func(*Network)) *rig {
 	r := &rig{}
 	r.logger = slog.New(slog.NewTextHandler(&r.log, nil))
 	r.clock.Store(int64(time.Hour))
-	r.Registry = New(Options{
-		Changed: func() { r.changes.Add(1) },
-		Now:     func() time.Duration { return time.Duration(r.clock.Load()) },
-	})
+	r.Registry = New(func() { r.changes.Add(1) })
+	r.now = func() time.Duration { return time.Duration(r.clock.Load()) }
 	n := Network{
 		Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),
 		GatewayMAC: hardware(macGW), Reserved: []netip.Addr{netip.MustParseAddr("192.168.105.254")},
@@ -440,6 +438,17 @@ func TestStatic(t *testing.T) {
 		assert.False(t, third.talks("020000000003", ipA), "it is leased")
 		assert.True(t, other.talks(macB, ipA), "the lease is good now")
 	})
+	t.Run("not taken by DHCP from a client whose own lease of it has ended", func(t *testing.T) {
+		r := newRig(t)
+		r.client(t, "").lease(macA, ipA)
+		r.guards[1].Close()
+		r.pass(2 * time.Hour)
+		c, other := r.client(t, ""), r.client(t, "")
+		require.True(t, c.talks(macA, ipA))
+		other.lease(macB, ipA)
+		assert.True(t, c.talks(macA, ipA))
+		assert.False(t, other.talks(macB, ipA))
+	})
 	t.Run("not taken by DHCP from a client with another lease", func(t *testing.T) {
 		r := newRig(t)
 		c, other, third := r.client(t, ""), r.client(t, ""), r.client(t, "")
@@ -462,7 +471,7 @@ func TestStatic(t *testing.T) {
 		assert.True(t, other.talks(macB, "0a000007"), "any server's")
 	})
 	t.Run("no network yet", func(t *testing.T) {
-		r := New(Options{})
+		r := New(nil)
 		c := &client{r.Guard(1, nil, slog.New(slog.DiscardHandler)), t}
 		assert.False(t, c.talks(macA, ipA))
 		assert.True(t, c.sends(arp(macA, "0001", macA, ip0, ipA)))
