@@ -146,17 +146,6 @@ func why(err error) error {
 	return err
 }
 
-// servers are the daemons among the processes whose sockets are known. Where processes cannot be listed, there are none.
-func (s System) servers() []server {
-	if s.Processes == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), processesTime)
-	defer cancel()
-	list, _ := s.Processes(ctx)
-	return slices.DeleteFunc(serversIn(list), func(p server) bool { return p.Socket == "" })
-}
-
 // daemon is the one at a stream socket.
 func (s System) daemon(k *Socket) Daemon {
 	d := Daemon{Socket: k.Path, Control: k.Control}
