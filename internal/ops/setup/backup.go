@@ -3,6 +3,7 @@
 package setup
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type manifest struct {
 	Version string   `json:"version"` // of what is put there
 	Entries []*entry `json:"entries"`
 	Made    []string `json:"made"` // directories, from the root, in the order they are made
+
+	update bool // one of our own programs is replaced by another version
 }
 
 // An entry is one path.
@@ -34,7 +37,8 @@ type entry struct {
 	Before file     `json:"before"` // it is in the backup, unless nothing was there
 	Ours   []string `json:"ours"`   // checksums of what has been put there
 
-	save, put bool // what is there is going to the backup, and ours in its place
+	save, put bool   // what is there is going to the backup, and ours in its place; rolling back, what was there is put back
+	what      string // is going to be done
 }
 
 // backup is where what was at a path is kept.
@@ -115,10 +119,14 @@ func (p place) missing() (dirs []string) {
 	return slices.Compact(dirs)
 }
 
+// changes tells whether anything is going to be done.
+func (m *manifest) changes() bool {
+	return slices.ContainsFunc(m.Entries, func(e *entry) bool { return e.put })
+}
+
 // plan looks at what is there, and notes in the manifest what an installation will do. m is the manifest so far, nil for none.
-func (p place) plan(m *manifest, s *source, r *Report) (*manifest, error) {
-	first := m == nil
-	if first {
+func (p place) plan(m *manifest, s *source) (*manifest, error) {
+	if m == nil {
 		m = &manifest{Made: p.missing()}
 	}
 	m.Format, m.Version = format, s.version
@@ -132,87 +140,82 @@ func (p place) plan(m *manifest, s *source, r *Report) (*manifest, error) {
 			at = len(m.Entries)
 			m.Entries = append(m.Entries, &entry{Path: t, Before: now, save: now.Kind != absent})
 		}
-		p.planEntry(m.Entries[at], now, s, r)
-	}
-	if r.Changed {
-		r.note("What was there before is kept in %s.", filepath.Join(p.prefix, backupDir))
-	} else if first {
-		r.note("All of it is there already, byte for byte, and nothing was there to keep: there is nothing to roll back.")
+		e := m.Entries[at]
+		update := e.mine(now)
+		p.planEntry(e, now, sum(s.files[t]))
+		if update && e.put {
+			e.what, m.update = fmt.Sprintf("replaced by %s; the backup stays as it is", s.version), true
+		}
 	}
 	return m, nil
 }
 
-// planEntry plans for one path, where now is.
-func (p place) planEntry(e *entry, now file, s *source, r *Report) {
-	foreign, update := e.foreign(now), e.mine(now)
+// planEntry plans for one path, where now is, and ours shall be.
+func (p place) planEntry(e *entry, now file, ours string) {
+	foreign := e.foreign(now)
 	if _, err := os.Lstat(p.backup(e)); foreign || now.same(e.Before) && err != nil { // else it is in the backup; not after a rollback that was interrupted
 		e.Before, e.save = now, now.Kind != absent
 	}
-	ours := sum(s.files[e.Path])
 	if !slices.Contains(e.Ours, ours) {
 		e.Ours = append(e.Ours, ours)
 	}
 	e.put = now.Kind != regular || now.Sum != ours || now.mode != 0o755 || os.Geteuid() == 0 && (now.uid != 0 || now.gid != 0)
-	r.Changed = r.Changed || e.put
 	switch {
 	case !e.put:
-		r.add(e.Path, "is there already")
+		e.what = "is there already"
 	case foreign:
-		r.add(e.Path, "replaced; another one has been put there since, which takes the place of the older one in the backup")
+		e.what = "replaced; another one has been put there since, which takes the place of the older one in the backup"
 	case now.Kind == absent:
-		r.add(e.Path, "new")
-	case update:
-		r.add(e.Path, "replaced by %s; the backup stays as it is", s.version)
-		r.Update = true
+		e.what = "new"
 	case now.Kind == symlink:
-		r.add(e.Path, "replaced by a real file; the link to %s is in the backup", now.Target)
+		e.what = "replaced by a real file; the link to " + now.Target + " is in the backup"
 	default:
-		r.add(e.Path, "replaced; the one that was there is in the backup")
+		e.what = "replaced; the one that was there is in the backup"
 	}
 }
 
 // Rollback puts everything below the prefix back as it was before the first Install. It leaves alone what others have put there
-// since. The report is of use even with an error.
-func Rollback(o Options) (*Report, error) {
+// since.
+func Rollback(ctx context.Context, o Options) error {
 	p, lock, err := o.begin()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer lock.Close()
-	r := &Report{Prefix: p.prefix}
 	m, err := p.readManifest()
 	switch {
 	case err != nil:
-		return r, err
+		return err
 	case m == nil:
-		r.note("There is no backup in %s: nothing was installed, or it was rolled back.", filepath.Join(p.prefix, stateDir))
+		fmt.Fprintf(o.Out, "There is no backup in %s: nothing was installed, or it was rolled back.\n", filepath.Join(p.prefix, stateDir))
 		if o.DryRun || !p.exists(backupDir) {
-			return r, nil
+			return nil
 		}
 		// What an interrupted run has left.
-		return r, p.forget(&manifest{Made: []string{filepath.Join(p.prefix, stateDir)}})
+		return p.forget(&manifest{Made: []string{filepath.Join(p.prefix, stateDir)}})
 	}
-	r.Version, r.Changed = m.Version, true
-	if err := p.planBack(m, r); err != nil || o.DryRun {
-		return r, err
+	if err := p.planBack(m); err != nil {
+		return err
 	}
+	o.announce(m, "Roll back below %s", p.prefix)
 	for _, e := range m.Entries {
-		if e.put && err == nil {
+		if e.put && err == nil && !o.DryRun {
 			err = p.restore(e)
 		}
 	}
-	if err == nil {
+	if err == nil && !o.DryRun {
 		err = p.forget(m)
 	}
 	if err != nil {
-		return r, fmt.Errorf("%w: not everything is rolled back; do the same again once that is put right: "+
+		return fmt.Errorf("%w: not everything is rolled back; do the same again once that is put right: "+
 			"%s rollback --prefix=%s can do it if bin has no program any more", err, filepath.Join(p.prefix, ownCopy), p.prefix)
 	}
-	return r, nil
+	_, err = fmt.Fprintf(o.Out, "\nNow\n%s", p.restartLines(ctx))
+	return err
 }
 
 // planBack looks at what is there, and whether the backup is as it was made.
-func (p place) planBack(m *manifest, r *Report) error {
+func (p place) planBack(m *manifest) error {
 	for _, e := range m.Entries {
 		now, err := look(p.at(e.Path))
 		if err != nil {
@@ -223,24 +226,24 @@ func (p place) planBack(m *manifest, r *Report) error {
 			return err
 		}
 		switch {
+		case e.foreign(now) && e.Before.Kind != absent:
+			e.what = "left alone: another one has been put there since, and the older one in the backup is given up"
+			continue
 		case e.foreign(now):
-			r.add(e.Path, "left alone: another one has been put there since")
-			if e.Before.Kind != absent {
-				r.note("The older %s in the backup is given up: what is in its place came after it.", e.Path)
-			}
+			e.what = "left alone: another one has been put there since"
 			continue
 		case now.same(e.Before) && kept.Kind == absent: // nothing, or by a rollback that was interrupted
-			r.add(e.Path, "is as it was")
+			e.what = "is as it was"
 			continue
 		case !kept.same(e.Before):
 			return fmt.Errorf("%s is not what was backed up (%s, sha256 %s): it was changed or removed since; nothing was changed now",
 				p.backup(e), e.Before.Kind, e.Before.Sum)
 		case e.Before.Kind == absent:
-			r.add(e.Path, "removed; there was none")
+			e.what = "removed; there was none"
 		case e.Before.Kind == symlink:
-			r.add(e.Path, "the link to %s again", e.Before.Target)
+			e.what = "the link to " + e.Before.Target + " again"
 		default:
-			r.add(e.Path, "the one that was there before")
+			e.what = "the one that was there before"
 		}
 		e.put = true
 	}

@@ -4,6 +4,7 @@ package setup
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -177,4 +179,69 @@ func setAttributes(path string, f file) error {
 		return &fs.PathError{Op: "utimes", Path: path, Err: err}
 	}
 	return nil
+}
+
+// A source is the programs to install.
+type source struct {
+	files   map[string][]byte // by target
+	version string
+}
+
+// findSource reads the programs. They must run if they are for this machine, which those for a staged root need not be.
+func findSource(ctx context.Context, from string, try bool) (*source, error) {
+	if from == "" {
+		program, err := os.Executable()
+		if err == nil {
+			program, err = filepath.EvalSymlinks(program)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find this program: %w; say where the programs are with --from", err)
+		}
+		from = filepath.Dir(program)
+		if _, err := os.Stat(filepath.Join(from, "../libexec/vmnet-helper")); err == nil && filepath.Base(from) == "bin" {
+			from = filepath.Dir(from)
+		}
+	}
+	s, program := &source{files: map[string][]byte{}, version: "socket_vmnet2"}, ""
+	for _, t := range targets {
+		path, content, err := readProgram(from, t)
+		if err != nil {
+			return nil, err
+		}
+		s.files[t], program = content, path
+	}
+	if !bytes.Equal(s.files["bin/socket_vmnet"], s.files["bin/socket_vmnet2"]) {
+		return nil, fmt.Errorf("socket_vmnet and %s differ, but are one program under two names: %s is half installed, or socket_vmnet's own; build it again", program, from)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	out, err := find.RunProgram(ctx, program, "--version")
+	if err == nil {
+		s.version = strings.TrimSpace(string(out))
+	} else if try {
+		return nil, fmt.Errorf("%s does not run here, so it is of no use: %w", program, err)
+	}
+	return s, nil
+}
+
+// readProgram reads a target from a prefix, or from a directory that has all of them.
+func readProgram(where, target string) (path string, content []byte, err error) {
+	for _, rel := range []string{target, filepath.Base(target)} {
+		path, err = filepath.Abs(filepath.Join(where, rel))
+		if err == nil {
+			content, err = os.ReadFile(path)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR): // bin/socket_vmnet2 in a prefix of the name socket_vmnet2
+			continue
+		case err == nil && len(content) == 0:
+			err = fmt.Errorf("%s is empty: a build or an installation was interrupted; do it again", path)
+		}
+		return path, content, err
+	}
+	if target == "bin/socket_vmnet" { // the same program, under the name that is there in any case
+		return readProgram(where, "bin/socket_vmnet2")
+	}
+	return "", nil, fmt.Errorf("%s has neither %s nor %s: name a directory that has all programs with --from, as bin after make",
+		where, target, filepath.Base(target))
 }

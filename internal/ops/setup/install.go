@@ -20,20 +20,20 @@
 package setup
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // Names below a prefix.
@@ -46,12 +46,13 @@ const (
 // targets are what is installed, below the prefix. The program that rolls back is the last to come and to go.
 var targets = []string{"libexec/vmnet-helper", "bin/socket_vmnet_client", "bin/socket_vmnet", "bin/socket_vmnet2"}
 
-// Options are for Install, Rollback and Jobs.
+// Options are for Install and Rollback.
 type Options struct {
 	Prefix string // absolute; empty: find.DefaultPrefix
 	Root   string // a staged root, above the prefix; empty: the real one
 	From   string // Install: a prefix, or a directory with the programs in it; empty: that of this program
 	DryRun bool   // look at everything, change nothing
+	Out    io.Writer
 }
 
 // A place is a prefix below a root.
@@ -115,60 +116,102 @@ func (o Options) begin() (place, *os.File, error) {
 	return p, f, nil
 }
 
-// A Report is what was done, or what would be.
-type Report struct {
-	Prefix  string
-	Version string
-	Files   []step
-	Notes   []string // whole sentences
-	Changed bool     // something was, or would be
-	Update  bool     // one of our own programs was replaced by another version
+// announce prints what is going to be done.
+func (o Options) announce(m *manifest, head string, args ...any) {
+	if o.DryRun {
+		head += ", if it were not a dry run"
+	}
+	fmt.Fprintf(o.Out, head+":\n", args...)
+	for _, e := range m.Entries {
+		fmt.Fprintf(o.Out, "  %-24s %s\n", e.Path, e.what)
+	}
 }
 
-// A step is about one path below the prefix.
-type step struct{ Path, What string }
-
-func (r *Report) add(path, format string, args ...any) {
-	r.Files = append(r.Files, step{path, fmt.Sprintf(format, args...)})
-}
-
-func (r *Report) note(format string, args ...any) {
-	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
-}
-
-// Install puts the programs below the prefix and keeps what was there. The report is of use even with an error.
-func Install(ctx context.Context, o Options) (*Report, error) {
+// Install puts the programs below the prefix, keeps what was there, and tells what to do then.
+func Install(ctx context.Context, o Options) error {
 	p, lock, err := o.begin()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer lock.Close()
 	source, err := findSource(ctx, o.From, p.root == "")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &Report{Prefix: p.prefix, Version: source.version}
 	m, err := p.readManifest()
 	if err == nil {
-		m, err = p.plan(m, source, r)
+		m, err = p.plan(m, source)
 	}
-	if err != nil || o.DryRun || !r.Changed {
-		return r, err
+	if err != nil {
+		return err
 	}
-	err = p.keep(m, source)
+	o.announce(m, "Install %s below %s", source.version, p.prefix)
+	if !m.changes() {
+		if !p.exists(manifestFile) {
+			fmt.Fprintln(o.Out, "All of it is there already, byte for byte, and nothing was there to keep: there is nothing to roll back.")
+		}
+		return nil
+	}
+	if !o.DryRun {
+		if err := p.put(m, source); err != nil {
+			return err
+		}
+	}
+	program := printable.Quote(filepath.Join(p.prefix, "bin/socket_vmnet2"))
+	fmt.Fprintf(o.Out, "What was there before is kept in %s.\n\nNow\n%s", filepath.Join(p.prefix, backupDir), p.restartLines(ctx))
+	if m.update {
+		fmt.Fprintf(o.Out, "  or, for a daemon of socket_vmnet2's, without losing a client: sudo %s upgrade SOCKET\n", program)
+	}
+	if strings.Contains(p.prefix, " ") {
+		fmt.Fprintln(o.Out, "  Lima takes no program from a path with a space: its networks cannot use these.")
+	}
+	back := program + " rollback"
+	if p.prefix != find.DefaultPrefix {
+		back += " --prefix=" + printable.Quote(p.prefix)
+	}
+	_, err = fmt.Fprintf(o.Out, "To go back: sudo %s\n", back)
+	return err
+}
+
+// restartLines are about what runs from the prefix: it goes on as the program that it was until it is started again.
+func (p place) restartLines(ctx context.Context) (lines string) {
+	there := find.LookAtJobs(ctx, find.System{Root: p.root})
+	for _, j := range there.Jobs {
+		if strings.HasPrefix(j.Program, p.prefix+"/") {
+			lines += fmt.Sprintf("  start what %s runs anew: sudo launchctl kickstart -k %s\n", j.Path, printable.Quote(j.Target()))
+		}
+	}
+	for _, u := range there.Units {
+		if strings.HasPrefix(u.Program, p.prefix+"/") {
+			lines += fmt.Sprintf("  start what %s runs anew: sudo systemctl restart %s\n", u.Path, printable.Quote(u.Name))
+		}
+	}
+	if lines == "" {
+		lines = "  no job of launchd or systemd runs a program from there; a daemon that was started by hand goes on as it is until it is stopped\n"
+	}
+	if runtime.GOOS != "darwin" && p.root == "" {
+		return lines
+	}
+	return lines + "  Lima's own networks (lima: in lima.yaml): nothing to change; the daemon is the one that is there now after the last instance on its network was\n" +
+		"  stopped and one is started: limactl stop NAME && limactl start NAME\n"
+}
+
+// put makes the backup and puts the programs in their places.
+func (p place) put(m *manifest, s *source) error {
+	err := p.keep(m, s)
 	if err != nil && !p.exists(manifestFile) {
-		return r, errors.Join(fmt.Errorf("%w: nothing was changed", err), p.forget(m))
+		return errors.Join(fmt.Errorf("%w: nothing was changed", err), p.forget(m))
 	}
 	for _, e := range m.Entries {
 		if e.put && err == nil {
-			err = makeFile(p.at(e.Path), 0o755, source.files[e.Path])
+			err = makeFile(p.at(e.Path), 0o755, s.files[e.Path])
 		}
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: not everything is installed; do the same again once that is put right, or roll back with %s rollback --prefix=%s",
 			err, filepath.Join(p.prefix, ownCopy), p.prefix)
 	}
-	return r, err
+	return err
 }
 
 // keep makes the backup. Up to its last step, the manifest, nothing that is in use has changed.
@@ -189,69 +232,4 @@ func (p place) keep(m *manifest, s *source) error {
 		return err
 	}
 	return p.writeManifest(m)
-}
-
-// A source is the programs to install.
-type source struct {
-	files   map[string][]byte // by target
-	version string
-}
-
-// findSource reads the programs. They must run if they are for this machine, which those for a staged root need not be.
-func findSource(ctx context.Context, from string, try bool) (*source, error) {
-	if from == "" {
-		program, err := os.Executable()
-		if err == nil {
-			program, err = filepath.EvalSymlinks(program)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("find this program: %w; say where the programs are with --from", err)
-		}
-		from = filepath.Dir(program)
-		if _, err := os.Stat(filepath.Join(from, "../libexec/vmnet-helper")); err == nil && filepath.Base(from) == "bin" {
-			from = filepath.Dir(from)
-		}
-	}
-	s, program := &source{files: map[string][]byte{}, version: "socket_vmnet2"}, ""
-	for _, t := range targets {
-		path, content, err := readProgram(from, t)
-		if err != nil {
-			return nil, err
-		}
-		s.files[t], program = content, path
-	}
-	if !bytes.Equal(s.files["bin/socket_vmnet"], s.files["bin/socket_vmnet2"]) {
-		return nil, fmt.Errorf("socket_vmnet and %s differ, but are one program under two names: %s is half installed, or socket_vmnet's own; build it again", program, from)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	out, err := find.RunProgram(ctx, program, "--version")
-	if err == nil {
-		s.version = strings.TrimSpace(string(out))
-	} else if try {
-		return nil, fmt.Errorf("%s does not run here, so it is of no use: %w", program, err)
-	}
-	return s, nil
-}
-
-// readProgram reads a target from a prefix, or from a directory that has all of them.
-func readProgram(where, target string) (path string, content []byte, err error) {
-	for _, rel := range []string{target, filepath.Base(target)} {
-		path, err = filepath.Abs(filepath.Join(where, rel))
-		if err == nil {
-			content, err = os.ReadFile(path)
-		}
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR): // bin/socket_vmnet2 in a prefix of the name socket_vmnet2
-			continue
-		case err == nil && len(content) == 0:
-			err = fmt.Errorf("%s is empty: a build or an installation was interrupted; do it again", path)
-		}
-		return path, content, err
-	}
-	if target == "bin/socket_vmnet" { // the same program, under the name that is there in any case
-		return readProgram(where, "bin/socket_vmnet2")
-	}
-	return "", nil, fmt.Errorf("%s has neither %s nor %s: name a directory that has all programs with --from, as bin after make",
-		where, target, filepath.Base(target))
 }

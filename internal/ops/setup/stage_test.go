@@ -5,6 +5,7 @@ package setup
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -98,7 +99,9 @@ func (s stage) socketVMNet(version string) {
 }
 
 // options are for this stage.
-func (s stage) options(from string) Options { return Options{Root: s.root, From: from} }
+func (s stage) options(from string) Options {
+	return Options{Root: s.root, From: from, Out: io.Discard}
+}
 
 // A tree is what is below a root: a line for each path.
 type tree map[string]string
