@@ -45,7 +45,14 @@ func gather(ctx context.Context, s System) *exam {
 	defer cancel()
 	var all sync.WaitGroup
 	for _, k := range x.sockets {
-		all.Go(func() { k.Status, k.AskErr = x.ask(ctx, k.Control) })
+		all.Go(func() {
+			answer, err := s.Ask(ctx, filepath.Join(s.Root, k.Control))
+			if k.AskErr = err; err == nil {
+				if err := json.Unmarshal(answer, &k.Status); err != nil {
+					k.Status, k.AskErr = nil, fmt.Errorf("the answer is no status: %w", err)
+				}
+			}
+		})
 	}
 	all.Wait()
 	return x
@@ -98,19 +105,6 @@ func (x *exam) asked(path string) bool {
 	return len(x.Named) == 0 || slices.ContainsFunc(x.Named, func(s string) bool { return x.Same(s, path) })
 }
 
-// ask asks one daemon for its status.
-func (x *exam) ask(ctx context.Context, controlSocket string) (*status.Status, error) {
-	_, answer, err := x.Ask(ctx, filepath.Join(x.Root, controlSocket), "/v1/status")
-	if err != nil {
-		return nil, err
-	}
-	var st status.Status
-	if err := json.Unmarshal(answer, &st); err != nil {
-		return nil, fmt.Errorf("the answer is no status: %w", err)
-	}
-	return &st, nil
-}
-
 // serving are the sockets whose daemons tell of themselves, or seem to run.
 func (x *exam) serving() (all []*socket) {
 	for _, k := range x.sockets {
@@ -134,10 +128,10 @@ type System struct {
 	Reach netip.Addr // a guest that should be reachable; zero: none
 
 	// A staged system has none of these, unless they are recorded.
-	Table    func() (*freenet.Table, error)                                                // interfaces and routes
-	Ask      func(ctx context.Context, control, what string) (int, json.RawMessage, error) // a control socket
-	Writable func(path string) error                                                       // for the user: access(2)
-	Group    func(gid int) string                                                          // its name, or else its number
+	Table    func() (*freenet.Table, error)                                     // interfaces and routes
+	Ask      func(ctx context.Context, control string) (json.RawMessage, error) // a control socket for its status
+	Writable func(path string) error                                            // for the user: access(2)
+	Group    func(gid int) string                                               // its name, or else its number
 }
 
 // Host is the machine itself, or below another root the files of a system.
@@ -148,8 +142,9 @@ func Host(s find.System) System {
 	}
 	h := System{
 		System: s, User: caller(), Table: freenet.System, Group: groupName,
-		Ask: func(ctx context.Context, controlSocket, what string) (int, json.RawMessage, error) {
-			return control.Ask(ctx, controlSocket, http.MethodGet, what, nil)
+		Ask: func(ctx context.Context, controlSocket string) (json.RawMessage, error) {
+			_, answer, err := control.Ask(ctx, controlSocket, http.MethodGet, "/v1/status", nil)
+			return answer, err
 		},
 	}
 	if !h.User.Behind {

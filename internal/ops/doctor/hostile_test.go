@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,8 +83,8 @@ func TestFactsThatFail(t *testing.T) {
 	s := stage{tree: oursTree, answers: map[string]string{}, processes: "77 1 0 /x/socket_vmnet2 /var/run/socket_vmnet\n"}.system(t)
 	no := errors.New("no " + escapes)
 	s.Table = func() (*freenet.Table, error) { return nil, no }
-	s.Ask = func(context.Context, string, string) (int, json.RawMessage, error) {
-		return http.StatusOK, json.RawMessage(`{"daemon": 1}`), nil
+	s.Ask = func(context.Context, string) (json.RawMessage, error) {
+		return json.RawMessage(`{"daemon": 1}`), nil
 	}
 	r := Examine(t.Context(), s)
 	assert.Contains(t, fmt.Sprint(r.Findings), "the answer is no status")
@@ -93,9 +92,9 @@ func TestFactsThatFail(t *testing.T) {
 	s.Processes = func(context.Context) ([]find.Process, error) { return nil, no }
 	r = Examine(t.Context(), s)
 	assert.Contains(t, fmt.Sprint(r.Skipped), "what runs is not known")
-	s.Ask = func(ctx context.Context, _, _ string) (int, json.RawMessage, error) {
+	s.Ask = func(ctx context.Context, _ string) (json.RawMessage, error) {
 		<-ctx.Done()
-		return 0, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 	assert.NotEmpty(t, Examine(t.Context(), s).Findings)
 }

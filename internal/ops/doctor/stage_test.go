@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -129,13 +128,12 @@ func (s stage) system(tb testing.TB) System {
 			return freenet.NewTable(conflicts(tb, s.addresses), conflicts(tb, s.routes)), nil
 		},
 		Group: func(gid int) string { return map[int]string{0: "wheel", 1: "daemon", 20: "staff", 80: "admin"}[gid] },
-		Ask: func(_ context.Context, path, _ string) (int, json.RawMessage, error) {
+		Ask: func(_ context.Context, path string) (json.RawMessage, error) {
 			st, ok := s.daemons[strings.TrimPrefix(path, root)]
 			if !ok {
-				return 0, nil, fmt.Errorf("ask: %w", &net.OpError{Op: "dial", Err: syscall.ENOENT})
+				return nil, fmt.Errorf("ask: %w", &net.OpError{Op: "dial", Err: syscall.ENOENT})
 			}
-			b, err := json.Marshal(st)
-			return http.StatusOK, b, err
+			return json.Marshal(st)
 		},
 	}
 	if s.goos == "" {
