@@ -38,10 +38,10 @@ func (j *job) Do(ctx context.Context, verb string) error {
 	if err != nil {
 		return err
 	}
-	nothing, says := "", ""
 	if verb != "install" {
 		j.findSocket(before)
 	}
+	nothing, says := "", ""
 	switch verb {
 	case "install":
 		nothing, says = "is installed like this and runs", "is installed and started, on "+j.Socket
@@ -51,9 +51,7 @@ func (j *job) Do(ctx context.Context, verb string) error {
 		err = j.install(before)
 	case "uninstall":
 		says = "is uninstalled. Kept are " + j.kept()
-		if before.installed() || before.loaded || before.active {
-			j.exchange(before, nil)
-		}
+		j.exchange(before, nil)
 	case "start":
 		nothing, says = "runs already", "is started, on "+j.Socket
 		if !before.active {
@@ -66,14 +64,15 @@ func (j *job) Do(ctx context.Context, verb string) error {
 		says = "is started again, on " + j.Socket + "; \"socket_vmnet2 upgrade\" does that without disconnecting a client"
 		j.manager.restart(before)
 	}
+	if verb != "install" && !before.installed() {
+		nothing = "is not installed"
+	}
 	switch {
 	case err != nil:
 		return err
-	case !j.changed && verb != "install" && !before.installed():
-		nothing = "is not installed"
-		fallthrough
 	case !j.changed:
-		says, j.Dry = nothing+": there is nothing to do", false
+		j.say("%s: there is nothing to do", nothing)
+		return nil
 	case slices.Contains([]string{"install", "start", "restart"}, verb) && j.Socket != "" && j.GOOS == "darwin": // systemctl waits by itself
 		j.wait(fmt.Sprintf("it is started, but nothing serves %s yet; see %s", j.Socket, j.manager.logs()), func() bool { return j.Reach(j.Socket) == nil })
 	}
@@ -123,7 +122,9 @@ func (j *job) exchange(before state, want map[string]string) {
 	for _, path := range gone {
 		j.remove(path)
 	}
-	j.manager.reload(stay)
+	if len(gone)+len(stay) > 0 {
+		j.manager.reload(stay)
+	}
 }
 
 // check asks for the state, and refuses what cannot be done on this system. A dry run only says so, and goes on without a manager as if
@@ -203,7 +204,7 @@ func (j *job) groupFault() error {
 func (j *job) socketFault(before state) error {
 	if j.GOOS == "darwin" {
 		for _, other := range find.LookAtJobs(j.ctx, j.System).Jobs {
-			if find.SamePath(filepath.Clean(other.Socket), j.Socket) && other.State != find.NotLoaded && (other.Label != j.Name || other.User() != j.User) {
+			if find.SamePath(filepath.Clean(other.Socket), filepath.Clean(j.Socket)) && other.State != find.NotLoaded && (other.Label != j.Name || other.User() != j.User) {
 				line, _ := other.Stop()
 				return fmt.Errorf("the job %s serves %s: stop it first, with %q", other.Label, j.Socket, line)
 			}
