@@ -70,7 +70,7 @@ func (x *exam) bootpdConfig(c bootpdConfig) {
 		if !ok || strings.HasPrefix(s.Creator, "com.apple.") {
 			continue
 		}
-		for _, n := range x.subnets() {
+		for _, n := range x.subnets {
 			if n.prefix.Overlaps(prefix) {
 				foreign = true
 				x.report(status.Warning, []string{"take it out, if you do not need it:", "    sudo plutil -p " + bootpdConf, "    sudo vi " + bootpdConf},

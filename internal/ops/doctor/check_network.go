@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -27,35 +26,34 @@ type subnet struct {
 	name    string // of what makes it
 	socket  string
 	runs    bool
-	vmnet   bool // on the host there is an interface for it
+	vmnet   bool         // on the host there is an interface for it
+	free    netip.Prefix // what a fix proposes in its place; zero: nothing so far
 }
 
-// subnets are all that are known, one for each socket, the ones that run first.
-func (x *exam) subnets() (all []subnet) {
+// findSubnets collects all that are known, one for each socket, the ones that run first.
+func (x *exam) findSubnets() {
 	add := func(n subnet) {
-		if n.prefix.IsValid() && !slices.ContainsFunc(all, func(known subnet) bool { return find.SamePath(known.socket, n.socket) }) {
-			all = append(all, n)
+		if n.prefix.IsValid() && !slices.ContainsFunc(x.subnets, func(known *subnet) bool { return find.SamePath(known.socket, n.socket) }) {
+			x.subnets = append(x.subnets, &n)
 		}
 	}
 	for _, k := range x.telling() {
 		nw := k.Status.Network
-		add(subnet{nw.Subnet, nw.Gateway, "the daemon at " + k.Path, k.Path, true, nw.Backend == "vmnet"})
+		add(subnet{nw.Subnet, nw.Gateway, "the daemon at " + k.Path, k.Path, true, nw.Backend == "vmnet", netip.Prefix{}})
 	}
 	for i, s := range x.Setups() {
 		name, runs := s.By, i < len(x.Servers)
 		if runs {
 			name = "the daemon at " + s.Socket
 		}
-		add(subnet{s.Subnet, s.Gateway, name, s.Socket, runs, x.GOOS == "darwin"})
+		add(subnet{s.Subnet, s.Gateway, name, s.Socket, runs, x.GOOS == "darwin", netip.Prefix{}})
 	}
-	return all
 }
 
 // checkSubnets compares the subnets with each other.
 func checkSubnets(x *exam) {
-	all := x.subnets()
-	for i, a := range all {
-		for _, b := range all[i+1:] {
+	for i, a := range x.subnets {
+		for _, b := range x.subnets[i+1:] {
 			if !a.prefix.Overlaps(b.prefix) || !x.asked(a.socket) && !x.asked(b.socket) {
 				continue
 			}
@@ -76,27 +74,18 @@ func checkSubnets(x *exam) {
 }
 
 // anotherNet proposes a subnet that is free, for n.
-func (x *exam) anotherNet(n subnet) []string {
-	otherwise := []string{"give one of them another --vmnet-gateway; socket_vmnet2 try finds a free subnet"}
-	free, known := x.proposed[n.socket]
-	if !known {
-		if x.Table == nil {
-			return otherwise
+func (x *exam) anotherNet(n *subnet) []string {
+	if !n.free.IsValid() && x.table != nil && x.tableErr == nil {
+		var taken []netip.Prefix
+		for _, other := range x.subnets {
+			taken = append(taken, other.prefix, other.free)
 		}
-		table, err := x.Table()
-		if err != nil {
-			return otherwise
-		}
-		taken := slices.Collect(maps.Values(x.proposed))
-		for _, other := range x.subnets() {
-			taken = append(taken, other.prefix)
-		}
-		if free, err = table.Choose(min(max(n.prefix.Bits(), freenet.MinBits), freenet.MaxBits), taken...); err != nil {
-			return otherwise
-		}
-		x.proposed[n.socket] = free
+		n.free, _ = x.table.Choose(min(max(n.prefix.Bits(), freenet.MinBits), freenet.MaxBits), taken...)
 	}
-	fix := []string{fmt.Sprintf("%s is free: start %s with", free, n.name), "    --vmnet-gateway=" + free.Addr().Next().String()}
+	if !n.free.IsValid() {
+		return []string{"give one of them another --vmnet-gateway; socket_vmnet2 try finds a free subnet"}
+	}
+	fix := []string{fmt.Sprintf("%s is free: start %s with", n.free, n.name), "    --vmnet-gateway=" + n.free.Addr().Next().String()}
 	if strings.Contains(n.name, "'s network ") {
 		fix = append(fix, "by its gateway, dhcpEnd and netmask in Lima's networks.yaml, and then limactl sudoers")
 	}
@@ -105,20 +94,18 @@ func (x *exam) anotherNet(n subnet) []string {
 
 // checkOverlap compares the subnets with what this host uses.
 func checkOverlap(x *exam) {
-	if x.Table == nil {
+	switch {
+	case x.Table == nil:
 		x.skip(false, "interfaces and routes: on a staged system there are none")
+	case x.tableErr != nil:
+		x.skip(false, "%v", x.tableErr)
+	}
+	if x.table == nil {
 		return
 	}
-	table, err := x.Table()
-	if err != nil {
-		x.skip(false, "%v", err)
-	}
-	if table == nil {
-		return
-	}
-	for _, n := range x.subnets() {
+	for _, n := range x.subnets {
 		var names []string
-		for _, c := range table.Overlaps(n.prefix) {
+		for _, c := range x.table.Overlaps(n.prefix) {
 			if !n.itself(c) && x.asked(n.socket) {
 				names = append(names, c.String())
 			}
@@ -136,7 +123,7 @@ func checkOverlap(x *exam) {
 
 // itself tells whether c is what vmnet makes on the host for this very network: a bridge with the gateway's address, and the
 // route that belongs to it.
-func (n subnet) itself(c freenet.Conflict) bool {
+func (n *subnet) itself(c freenet.Conflict) bool {
 	return n.runs && n.vmnet && (c.Prefix.Addr() == n.gateway || strings.Contains(c.Name, "bridge") && c.Prefix.Masked() == n.prefix.Masked())
 }
 

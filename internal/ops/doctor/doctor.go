@@ -14,13 +14,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -126,8 +126,10 @@ type exam struct {
 	*find.Inventory
 	ctx      context.Context //nolint:containedctx // of the examination
 	sockets  []*socket
-	macOS    string                  // version, as in "26.1"; empty: not known, or no macOS
-	proposed map[string]netip.Prefix // subnets that a fix has, by socket
+	subnets  []*subnet
+	table    *freenet.Table // what this host uses; nil: not known
+	tableErr error          // what is missing in it
+	macOS    string         // version, as in "26.1"; empty: not known, or no macOS
 
 	check    check // that is at work
 	findings []finding

@@ -35,27 +35,35 @@ type socket struct {
 func gather(ctx context.Context, s System) *exam {
 	look, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	x := &exam{System: s, Inventory: find.Look(look, s.System), ctx: look, proposed: map[string]netip.Prefix{}, findings: []finding{}, skipped: []omission{}}
+	x := &exam{System: s, Inventory: find.Look(look, s.System), ctx: look, findings: []finding{}, skipped: []omission{}}
 	x.macOS = x.macOSVersion()
 	x.findSockets()
-	if s.Ask == nil {
-		return x
-	}
 	ctx, cancel = context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, k := range x.sockets {
-		all.Go(func() {
-			answer, err := s.Ask(ctx, filepath.Join(s.Root, k.Control))
-			if k.AskErr = err; err == nil {
-				if err := json.Unmarshal(answer, &k.Status); err != nil {
-					k.Status, k.AskErr = nil, fmt.Errorf("the answer is no status: %w", err)
-				}
-			}
-		})
+		all.Go(func() { x.ask(ctx, k) })
 	}
 	all.Wait()
+	x.findSubnets()
+	if s.Table != nil {
+		x.table, x.tableErr = s.Table()
+	}
 	return x
+}
+
+// ask asks a socket's daemon for its status.
+func (x *exam) ask(ctx context.Context, k *socket) {
+	if x.Ask == nil {
+		return
+	}
+	answer, err := x.Ask(ctx, filepath.Join(x.Root, k.Control))
+	if err == nil {
+		if err = json.Unmarshal(answer, &k.Status); err != nil {
+			k.Status, err = nil, fmt.Errorf("the answer is no status: %w", err)
+		}
+	}
+	k.AskErr = err
 }
 
 // macOSVersion asks sw_vers(1), which prints the version and nothing else. A staged system has it in a property list.
