@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
@@ -85,11 +86,19 @@ func (f *search) findProcesses() {
 		return
 	}
 	f.Inventory.Processes = map[int]Process{}
-	for i := range list {
-		list[i].Args = cleanAll(list[i].Args)
-		f.Inventory.Processes[list[i].PID] = list[i]
+	for _, p := range list {
+		p.Args = cleanAll(p.Args)
+		f.Inventory.Processes[p.PID] = p
+		if !isDaemon(p.Args) {
+			continue
+		}
+		s := server{Process: p, setup: setupOf(p.Args)}
+		s.Ours = compat.PersonalityOf(s.Program) == compat.New
+		for _, path := range []*string{&s.Socket, &s.Pidfile, &s.RuntimeDir} {
+			*path = p.absolute(*path)
+		}
+		f.Servers = append(f.Servers, s)
 	}
-	f.Servers = append(f.Servers, serversIn(list)...)
 }
 
 // byHand is what started a daemon that no job, no tool and no configuration knows.
@@ -224,7 +233,7 @@ func firstLine(text string) string {
 // programAt is the known program at a path, by either of its names; nil if there is none.
 func (v *Inventory) programAt(path string) *program {
 	for i := range v.Programs {
-		if p := &v.Programs[i]; SamePath(p.Path, path) || SamePath(p.Links, path) {
+		if p := &v.Programs[i]; p.uses(path) {
 			return p
 		}
 	}

@@ -67,22 +67,6 @@ func isDaemon(argv []string) bool {
 	return name == "" && !slices.Contains(argv[1:], "--help") && !slices.Contains(argv[1:], "--version")
 }
 
-// serversIn are the daemons among processes.
-func serversIn(list []Process) (all []server) {
-	for _, p := range list {
-		if !isDaemon(p.Args) {
-			continue
-		}
-		s := server{Process: p, setup: setupOf(p.Args)}
-		s.Ours = compat.PersonalityOf(s.Program) == compat.New
-		for _, path := range []*string{&s.Socket, &s.Pidfile, &s.RuntimeDir} {
-			*path = p.absolute(*path)
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
 // setupOf reads a daemon's command line as the daemon would.
 func setupOf(argv []string) setup {
 	if len(argv) == 0 {
