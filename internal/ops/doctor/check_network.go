@@ -80,7 +80,7 @@ func (x *exam) anotherNet(n *subnet) []string {
 		for _, other := range x.subnets {
 			taken = append(taken, other.prefix, other.free)
 		}
-		n.free, _ = x.table.Choose(min(max(n.prefix.Bits(), freenet.MinBits), freenet.MaxBits), taken...)
+		n.free, _ = x.table.Choose(n.prefix.Bits(), taken...)
 	}
 	if !n.free.IsValid() {
 		return []string{"give one of them another --vmnet-gateway; socket_vmnet2 try finds a free subnet"}

@@ -79,19 +79,17 @@ var blocks = []struct {
 	{netip.MustParsePrefix("172.16.0.0/12"), netip.MustParseAddr("172.27.0.0")},     // behind the first of Docker's
 }
 
-// MinBits and MaxBits bound the networks that Choose can find, by the length of their prefix.
+// minBits and maxBits bound the networks that Choose can find, by the length of their prefix.
 const (
-	MinBits = 8
-	MaxBits = 30
+	minBits = 8
+	maxBits = 30
 )
 
-// Choose returns the first network with a prefix of length n that nothing uses: no interface, no route, no network that other
-// programs are known to choose, and none of taken. The order is always the same. The error names what
-// is in the way.
+// Choose returns the first network that nothing uses with a prefix of length n, or the nearest to that which there can be: no
+// interface, no route, no network that other programs are known to choose, and none of taken. The order is always the same. The error
+// names what is in the way.
 func (t *Table) Choose(n int, taken ...netip.Prefix) (netip.Prefix, error) {
-	if n < MinBits || n > MaxBits {
-		return netip.Prefix{}, fmt.Errorf("no network has a prefix of %d bits: it has %d to %d", n, MinBits, MaxBits)
-	}
+	n = min(max(n, minBits), maxBits)
 	var inTheWay []Conflict
 	for _, b := range blocks {
 		inTheWay = append(inTheWay, overlaps(t.used, b.prefix)...)

@@ -54,8 +54,8 @@ func TestChoose(t *testing.T) {
 		{"IPv6 is something else", []string{"en0 2001:db8::1/64"}, []string{"en0 fe80::/10"}, 24, nil, "192.168.107.0/24"},
 		{"none", nil, everything, 24, nil, "no private network with a prefix of 24 bits is free: in the way are utun4 10.0.0.0/8, utun4 172.16.0.0/12, utun4 192.168.0.0/16"},
 		{"the whole block is never free", nil, nil, 8, nil, "Docker"},
-		{"no network", nil, nil, 31, nil, "31 bits"},
-		{"too short", nil, nil, 7, nil, "7 bits"},
+		{"smaller than any", nil, nil, 31, nil, "192.168.107.0/30"},
+		{"larger than any", nil, nil, 7, nil, "8 bits"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

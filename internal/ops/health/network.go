@@ -69,7 +69,7 @@ func subnetOverlap(v *view) {
 		consequence = "frames for guests may go there, or guests cannot reach what is there"
 	}
 	fix := []string{"Take away what is in the way if it is not needed (a VPN, another network for virtual machines), or choose another subnet: start the daemon with"}
-	if free, err := t.Choose(max(n.Subnet.Bits(), freenet.MinBits), n.Subnet); err == nil {
+	if free, err := t.Choose(n.Subnet.Bits(), n.Subnet); err == nil {
 		option := fmt.Sprintf("--vmnet-gateway=%s", free.Masked().Addr().Next())
 		if bits := free.Bits(); bits != 24 {
 			option += " --vmnet-mask=" + net.IP(net.CIDRMask(bits, 32)).String()
