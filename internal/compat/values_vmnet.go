@@ -49,16 +49,15 @@ func (s *settings) addForward(v string) error {
 	if proto != "tcp" && proto != "udp" {
 		return fmt.Errorf("--vmnet-forward=%s: %s is no protocol to forward: use tcp or udp", v, quoted(proto))
 	}
-	hp, ok := parseDecimal(hostPort, 1, 65535)
-	if !ok {
+	hp, okHost := parseDecimal(hostPort, 1, 65535)
+	a, okAddr := guestAddr(ip)
+	gp, okGuest := parseDecimal(guestPort, 1, 65535)
+	switch {
+	case !okHost:
 		return fmt.Errorf("--vmnet-forward=%s: %s is no port from 1 to 65535", v, quoted(hostPort))
-	}
-	a, ok := guestAddr(ip)
-	if !ok {
+	case !okAddr:
 		return fmt.Errorf("--vmnet-forward=%s: %s is no IPv4 address of a guest", v, quoted(ip))
-	}
-	gp, ok := parseDecimal(guestPort, 1, 65535)
-	if !ok {
+	case !okGuest:
 		return fmt.Errorf("--vmnet-forward=%s: %s is no port from 1 to 65535", v, quoted(guestPort))
 	}
 	f := network.Forward{Proto: proto, HostPort: uint16(hp), Guest: netip.AddrPortFrom(a, uint16(gp))}

@@ -79,13 +79,13 @@ func (e *extras) listen(name string) (*net.UnixListener, error) {
 	if ln := e.d.given.Listener(name); ln != nil {
 		return ln, nil
 	}
-	return e.dir.Listen(name)
+	return e.dir.Listen(name, false)
 }
 
 // listenRoot makes the control socket that only root and the daemon's user can connect to; nil when it is not to be had, which the
 // log tells.
 func (e *extras) listenRoot() *net.UnixListener {
-	ln, err := e.dir.ListenPrivate(inherit.Control + control.RootSuffix)
+	ln, err := e.dir.Listen(inherit.Control+control.RootSuffix, true)
 	if err != nil {
 		e.d.log.Warn("root and the daemon's user share the control socket with its group", "error", err)
 		return nil
@@ -222,7 +222,7 @@ func (e *extras) accept(loop func(name string, ln *net.UnixListener, handle func
 // invite serves the clients of the last process whose sockets are beside the daemon's: those that are not connected to it, as QEMU's,
 // do not notice a restart, and a guest that has nothing to say would not be reached until it speaks.
 func (e *extras) invite() {
-	dir := filepath.Join(e.dir.Path(), "dgram")
+	dir := filepath.Join(e.dir.Path, "dgram")
 	there, err := os.ReadDir(dir)
 	if err != nil {
 		e.d.log.Debug("datagram clients of the last process are not looked for", "error", err)

@@ -69,7 +69,7 @@ func Check(path string, o Options) error {
 		}
 	}
 	component := "/"
-	for _, name := range strings.Split(path, "/") {
+	for name := range strings.SplitSeq(path, "/") {
 		component = filepath.Join(component, name)
 		real := filepath.Join(o.Root, component)
 		n, err := Place{Name: real}.Node()
