@@ -111,7 +111,7 @@ var imports = map[string][]string{
 	},
 	// Commands.
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd",
+		"internal/compat", "internal/compat/errtext", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd",
 		"internal/daemon/upgrade", "internal/gateway", "internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet",
 		"internal/ops/install", "internal/ops/render", "internal/ops/selftest", "internal/ops/service", "internal/perclient/capture",
 		"internal/perclient/capture/read", "internal/perclient/passfd/client", "internal/perclient/passfd/proto", "internal/printable",

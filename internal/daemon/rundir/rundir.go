@@ -83,12 +83,9 @@ type Dir struct {
 // we can write in. An error means that there is no directory; its text tells why and what to do, and nothing is left
 // behind. Errors that are not ErrNone deserve a warning.
 func Open(o Options) (*Dir, error) {
-	if o.Dir == compat.RuntimeDirNone {
+	path := PathOf(o.Socket, o.Dir)
+	if path == "" {
 		return nil, ErrNone
-	}
-	path, err := filepath.Abs(cmp.Or(o.Dir, o.Socket+suffix))
-	if err != nil {
-		return nil, fmt.Errorf("runtime directory %s: %w", o.Dir, err)
 	}
 	if n := len(path) + len(compat.LongestRuntimePath); n > compat.MaxSocketPath {
 		return nil, fmt.Errorf("%s%s has %d bytes, the path of a socket %d at most: use a shorter path for the socket, or --runtime-dir",
@@ -202,18 +199,15 @@ func Restore(in *handover.In, s Saved, log *slog.Logger) (*Dir, error) {
 	return d, nil
 }
 
-// PathOf is the absolute path of the directory beside socket, itself an absolute path, where dir is --runtime-dir. It is empty
-// when there shall be none. Nothing is looked at.
+// PathOf is the absolute path of the directory beside socket, where dir is --runtime-dir. It is empty when there shall be none. Nothing is
+// looked at.
 func PathOf(socket, dir string) string {
-	switch dir {
-	case compat.RuntimeDirNone:
+	if dir == compat.RuntimeDirNone {
 		return ""
-	case "":
-		return socket + suffix
 	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return dir
+	path := cmp.Or(dir, socket+suffix)
+	if abs, err := filepath.Abs(path); err == nil { // else the working directory is gone, and a relative path leads nowhere
+		return abs
 	}
-	return abs
+	return path
 }
