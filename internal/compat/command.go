@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -101,3 +102,101 @@ func (s setter) Set(text string) error { return s(text) }
 
 // String implements flag.Value.
 func (setter) String() string { return "" }
+
+// checkWord refuses a command line of the new program whose only operand looks like a mistyped subcommand: a daemon that
+// serves ./statsu is not what "socket_vmnet2 statsu" was meant for. A caller that names no subcommands has nothing refused.
+func checkWord(word string, commands []string) error {
+	if len(commands) == 0 || word == "" || strings.Contains(word, "/") {
+		return nil
+	}
+	if info, err := os.Lstat(word); err == nil && info.Mode().Type() == os.ModeSocket {
+		return nil
+	}
+	return plainError{fmt.Errorf("%w A socket is given by its path, such as ./%s", UnknownCommand(word, commands), word)}
+}
+
+// UnknownCommand says that word is none of the subcommands names, and what to do. It is a whole sentence.
+func UnknownCommand(word string, names []string) error {
+	hint := "socket_vmnet2 help lists them."
+	if slices.Contains(names, word) {
+		hint = "that is one as the first argument."
+	} else if name := nearest(word, names); name != "" {
+		hint = fmt.Sprintf("did you mean %q?", name)
+	}
+	return fmt.Errorf("unknown command %s: %s", quoted(word), hint)
+}
+
+// nearest is the name that word was meant for, empty if that cannot be guessed: one that it begins, or one with the same letters but
+// for one in three.
+func nearest(word string, names []string) string {
+	word = strings.ToLower(word)
+	if i := slices.IndexFunc(names, func(name string) bool { return len(word) > 1 && strings.HasPrefix(name, word) }); i >= 0 {
+		return names[i]
+	}
+	best := slices.MinFunc(names, func(a, b string) int { return difference(word, a) - difference(word, b) })
+	if difference(word, best) > (len(word)+1)/3 {
+		return ""
+	}
+	return best
+}
+
+// difference is the number of letters that only one of the two has, wherever they are.
+func difference(a, b string) (n int) {
+	var letters [256]int
+	for _, c := range []byte(a) {
+		letters[c]++
+	}
+	for _, c := range []byte(b) {
+		letters[c]--
+	}
+	for _, more := range letters {
+		n += max(more, -more)
+	}
+	return n
+}
+
+// Subcommand takes a command line apart that asks for a subcommand: only the new program has them, and only its first
+// argument, letter for letter, is one. It returns the name, empty when this is the daemon's command line, and the rest.
+func Subcommand(argv, names []string) (name string, args []string) {
+	if len(argv) < 2 || PersonalityOf(argv[0]) != New || !slices.Contains(names, argv[1]) {
+		return "", nil
+	}
+	return argv[1], argv[2:]
+}
+
+// Network are the daemon's options that say what network it opens, for a subcommand.
+type Network struct{ s *settings }
+
+// NewNetwork returns one with all defaults.
+func NewNetwork() Network { return Network{newSettings(New)} }
+
+// Flags are the options, which fill n in.
+func (n Network) Flags() []cli.Flag {
+	all := slices.Concat(n.s.upstreamNetwork(), n.s.ownNetwork(), buildFlags(n.s))
+	for _, f := range all {
+		const category = "The network's options are those of the daemon"
+		switch f := f.(type) {
+		case *cli.BoolFlag:
+			f.Category = category
+		case *cli.GenericFlag:
+			f.Category = category
+		case *cli.StringFlag:
+			f.Category = category
+		}
+	}
+	return all
+}
+
+// SocketFlags are those of the daemon that say whose its socket is; they fill n in as well.
+func (n Network) SocketFlags() []cli.Flag { return []cli.Flag{n.s.socketGroup(), n.s.socketUser()} }
+
+// Config is the daemon's Config for the network that the options given in c describe, checked as the daemon does. It has no SocketPath.
+func (n Network) Config(c *cli.Context, env IO) (*Config, error) {
+	s := *n.s
+	s.given = c.IsSet
+	if err := s.finish(); err != nil {
+		return nil, err
+	}
+	_, s.Debug = env.LookupEnv("DEBUG")
+	return &s.Config, nil
+}

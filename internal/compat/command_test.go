@@ -4,6 +4,9 @@ package compat
 
 import (
 	"errors"
+	"net"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,4 +120,153 @@ Those of others:
 
 Exit code: 0
 `, Usage(&cli.Command{Name: "do", Usage: "Does it.", ArgsUsage: "SOCKET", Flags: all, Description: "Exit code: 0"}))
+}
+
+// TestUnknownCommand: a lone bare word starts a daemon only where a socket of that name is.
+func TestUnknownCommand(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ln, err := net.Listen("unix", "here")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ln.Close() })
+	require.NoError(t, os.WriteFile("file", nil, 0o600))
+	const path = " A socket is given by its path, such as ./"
+	tests := []struct {
+		name, line string
+		want       string // of the refusal; empty: none
+	}{
+		{"two letters swapped", "statsu", `unknown command "statsu": did you mean "status"?` + path + "statsu"},
+		{"behind options", "--backend=usernet --vmnet-gateway=10.1.2.1 statsu", `unknown command "statsu": did you mean "status"?` + path + "statsu"},
+		{"in front of options", "statsu --backend usernet", `unknown command "statsu": did you mean "status"?` + path + "statsu"},
+		{"behind two dashes", "-- self", `unknown command "self": did you mean "selftest"?` + path + "self"},
+		{"a command behind an option", "--vmnet-mode=host status", `unknown command "status": that is one as the first argument.` + path + "status"},
+		{"another case", "Status", `unknown command "Status": did you mean "status"?` + path + "Status"},
+		{"nothing near", "vmnet.sock", `unknown command "vmnet.sock": socket_vmnet2 help lists them.` + path + "vmnet.sock"},
+		{"a file", "file", `unknown command "file": socket_vmnet2 help lists them.` + path + "file"},
+		{"a socket", "here", ""},
+		{"a socket and options", "--isolate here", ""},
+		{"a path", "./statsu", ""},
+		{"an absolute path", "/nowhere/statsu", ""},
+		{"no daemon", "--list-interfaces statsu", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, code, out, errs := parseWith(New, tt.line)
+			if tt.want == "" {
+				assert.NotNil(t, cfg, errs)
+				return
+			}
+			assert.Nil(t, cfg)
+			assert.Equal(t, 1, code)
+			assert.Equal(t, "ERROR| "+tt.want+"\n", errs)
+			assert.Empty(t, out)
+		})
+	}
+	for _, line := range []string{"statsu", "--vmnet-mode=host status", "-- self"} {
+		t.Run("the old name, "+line, func(t *testing.T) {
+			cfg, _, _, errs := parseWith(Old, line)
+			assert.NotNil(t, cfg, errs)
+		})
+	}
+}
+
+// parseWith is Parse where there are subcommands.
+func parseWith(p Personality, line string) (cfg *Config, code int, stdout, stderr string) {
+	var out, errs strings.Builder
+	env := IO{Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []string{"exec", "selftest", "status"}}
+	cfg, outcome := Parse(p, append([]string{"prog"}, strings.Fields(line)...), env)
+	return cfg, outcome.Code, out.String(), errs.String()
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"capture", "clients", "doctor", "exec", "install", "kick", "log-level", "status", "upgrade"}
+	for word, want := range map[string]string{
+		"stats": "status", "statuss": "status", "tsatus": "status", "client": "clients", "docter": "doctor", "exce": "exec", "exe": "exec",
+		"loglevel": "log-level", "upgrad": "upgrade", "instal": "install", "KICK": "kick", "c": "", "x": "", "sock": "", "vmnet": "", "start": "",
+		"socket_vmnet": "", "é": "",
+	} {
+		assert.Equal(t, want, nearest(word, names), word)
+	}
+}
+
+func TestSubcommand(t *testing.T) {
+	names := []string{"selftest", "status"}
+	tests := []struct {
+		name string
+		argv []string
+		want string
+		args []string
+	}{
+		{"subcommand", []string{"socket_vmnet2", "selftest"}, "selftest", []string{}},
+		{"with arguments", []string{"/opt/bin/socket_vmnet2", "selftest", "--json", "x"}, "selftest", []string{"--json", "x"}},
+		{"a name that begins alike", []string{"socket_vmnet2-beta", "status"}, "status", []string{}},
+		{"the old name", []string{"socket_vmnet", "selftest"}, "", nil},
+		{"a wrapper", []string{"vmnet", "selftest"}, "", nil},
+		{"a socket's path", []string{"socket_vmnet2", "./selftest"}, "", nil},
+		{"the begin of a name", []string{"socket_vmnet2", "self"}, "", nil},
+		{"another case", []string{"socket_vmnet2", "Selftest"}, "", nil},
+		{"behind an option", []string{"socket_vmnet2", "--vmnet-mode=host", "selftest"}, "", nil},
+		{"behind two dashes", []string{"socket_vmnet2", "--", "selftest"}, "", nil},
+		{"empty", []string{"socket_vmnet2", ""}, "", nil},
+		{"no arguments", []string{"socket_vmnet2"}, "", nil},
+		{"no name", nil, "", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			name, args := Subcommand(tt.argv, names)
+			assert.Equal(t, tt.want, name)
+			assert.Equal(t, tt.args, args)
+		})
+	}
+}
+
+// networkConfig reads args as a subcommand does.
+func networkConfig(t *testing.T, args ...string) (*Config, error) {
+	t.Helper()
+	n := NewNetwork()
+	set, err := ParseFlags(n.Flags(), args, false)
+	if err != nil {
+		return nil, err
+	}
+	return n.Config(cli.NewContext(nil, set, nil), IO{LookupEnv: func(string) (string, bool) { return "", false }})
+}
+
+// TestNetworkConfigIsTheDaemons: the same options mean the same network, and the same complaints.
+func TestNetworkConfigIsTheDaemons(t *testing.T) {
+	for _, line := range []string{
+		"",
+		"--backend=usernet --vmnet-mode host",
+		"--vmnet-mode=bridged --vmnet-interface=en0 --backend=vmnet",
+		"--vmnet-gateway=10.1.2.1 --vmnet-mask=255.255.0.0 --vmnet-dhcp-end=10.1.2.9 --vmnet-disable-dhcp",
+		"--vmnet-nat66-prefix=fd00:1:: --vmnet-interface-id=6e5c5a3c-0000-4000-8000-000000000001",
+		"--dns-record=a.b=1.2.3.4 --dns-record=c=5.6.7.8 --vmnet-gateway=10.1.2.1 --vmnet-reserve=5a:94:ef:00:00:01=10.1.2.7",
+		"--isolate --offload --vmnet-api=network --vmnet-mtu=4000 --backend=vmnet",
+		"--vmnet-mode=x",
+		"--vmnet-mode=bridged",
+		"--vmnet-mask=255.0.0.0",
+		"--vmnet-mtu=1",
+		"--dns-record=a",
+		"--vmnet-gateway=10.1.2.1 --vmnet-dhcp-end=10.9.9.9",
+	} {
+		t.Run(line, func(t *testing.T) {
+			args := strings.Fields(line)
+			daemon := parse(t, New, slices.Concat([]string{"socket_vmnet2"}, args, []string{"/s"}))
+			cfg, err := networkConfig(t, args...)
+			if daemon.cfg == nil {
+				require.Error(t, err)
+				assert.Contains(t, daemon.stderr, escape(err.Error()))
+				return
+			}
+			require.NoError(t, err)
+			daemon.cfg.SocketPath = ""
+			assert.Equal(t, daemon.cfg, cfg)
+		})
+	}
+}
+
+// TestNetworkFlags: a subcommand that only opens a network takes no option of the daemon.
+func TestNetworkFlags(t *testing.T) {
+	for _, arg := range []string{"--pidfile=x", "--socket-group=x", "--state-dir=x", "--list-interfaces", "--runtime-dir=/r", "--allow-uid=0", "--version"} {
+		_, err := networkConfig(t, arg)
+		assert.ErrorContains(t, err, "unknown option --", arg)
+	}
 }

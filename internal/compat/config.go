@@ -69,6 +69,12 @@ type dnsRecord struct {
 	Addr netip.Addr
 }
 
+// A simulator stands in for vmnet.framework. Both fields are empty without one.
+type simulator struct {
+	Lib string // path of the library
+	Dir string // directory it shares with other processes; empty: it keeps everything to itself
+}
+
 // A Config is a command line after all checks. It is complete: what was not given holds its default.
 type Config struct {
 	SocketPath string
@@ -133,7 +139,7 @@ type Config struct {
 	MetricsListen   netip.AddrPort // of this host alone unless MetricsAnywhere; zero: no such port
 	MetricsAnywhere bool
 
-	buildConfig // what only some builds of this program know
+	Simulator simulator // in a build for tests alone
 
 	LogFormat string // logPlain, logText or logJSON
 	LogLevel  string // "debug", "info", "warn" or "error"; Debug goes before it

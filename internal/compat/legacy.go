@@ -3,6 +3,8 @@
 package compat
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"regexp"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
@@ -82,4 +85,32 @@ func SignalText(s os.Signal) string {
 		text += ": " + strconv.Itoa(int(sig))
 	}
 	return text
+}
+
+// A textError is a failure to start that socket_vmnet words exactly so. Programs around it match on the lines.
+type textError struct {
+	Lines []string // what is logged, without the level
+	Err   error    // the cause, may be nil
+}
+
+// Error is all lines in one.
+func (e *textError) Error() string { return strings.Join(e.Lines, "; ") }
+
+// Unwrap is the cause.
+func (e *textError) Unwrap() error { return e.Err }
+
+// newTextError makes the line "what: <strerror>".
+func newTextError(what string, err error) *textError {
+	return &textError{Lines: []string{what + ": " + errtext.Of(err)}, Err: err}
+}
+
+// LogError logs err at level Error: a textError as its lines, anything else as one line with C's errno text.
+func LogError(log *slog.Logger, err error) {
+	lines := []string{errtext.Message(err)}
+	if te, ok := errors.AsType[*textError](err); ok {
+		lines = te.Lines
+	}
+	for _, l := range lines {
+		log.LogAttrs(context.Background(), slog.LevelError, l)
+	}
 }

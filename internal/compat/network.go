@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -116,9 +116,8 @@ func parseMask(v string) (int, error) {
 	if !ok {
 		return 0, fmt.Errorf("invalid address %s was specified for --vmnet-mask", quoted(v))
 	}
-	m := toUint(a)
-	n := bits.LeadingZeros32(^m)
-	if m != ^uint32(0)<<(32-n) {
+	n, size := net.IPMask(a.AsSlice()).Size()
+	if size == 0 {
 		return 0, fmt.Errorf("--vmnet-mask=%s is no netmask: its one bits must come first, as in 255.255.255.0", v)
 	}
 	if n < 8 || n > 30 {
@@ -178,8 +177,9 @@ func (s *settings) checkPrivate() error {
 // settleDHCPEnd checks a given end of the pool, or derives it: the gateway's address with 254 as last byte, as
 // socket_vmnet has it, and where that is no address behind the gateway in the subnet, the subnet's last one.
 func (s *settings) settleDHCPEnd() error {
-	last := toUint(lastAddr(s.Subnet)) - 1
-	end := toUint(s.Gateway)&^0xff | 254
+	last, b := lastAddr(s.Subnet).Prev(), s.Gateway.As4()
+	b[3] = 254
+	s.DHCPEnd = netip.AddrFrom4(b)
 	if s.given("vmnet-dhcp-end") {
 		a, ok := InetAton(s.dhcpEnd)
 		if !ok {
@@ -188,13 +188,11 @@ func (s *settings) settleDHCPEnd() error {
 		if !s.Subnet.Contains(a) {
 			return fmt.Errorf("--vmnet-dhcp-end=%s %s", a, notAHost(a, s.Subnet))
 		}
-		s.DHCPEndSet = true
-		end = toUint(a)
-	} else if end <= toUint(s.Gateway) || end > last {
-		end = last
+		s.DHCPEndSet, s.DHCPEnd = true, a
+	} else if !s.Gateway.Less(s.DHCPEnd) || last.Less(s.DHCPEnd) {
+		s.DHCPEnd = last
 	}
-	s.DHCPEnd = fromUint(end)
-	if end <= toUint(s.Gateway) && !s.withoutDHCP() {
+	if !s.Gateway.Less(s.DHCPEnd) && !s.withoutDHCP() {
 		return fmt.Errorf("--vmnet-gateway=%s leaves no address for guests: they get those behind it, up to %s", s.Gateway, s.DHCPEnd)
 	}
 	return nil
@@ -245,16 +243,7 @@ func (s *settings) checkNAT66() error {
 
 // lastAddr is the broadcast address of p.
 func lastAddr(p netip.Prefix) netip.Addr {
-	return fromUint(toUint(p.Masked().Addr()) | ^uint32(0)>>p.Bits())
-}
-
-func toUint(a netip.Addr) uint32 {
-	b := a.As4()
-	return binary.BigEndian.Uint32(b[:])
-}
-
-func fromUint(n uint32) netip.Addr {
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], n)
+	b := p.Masked().Addr().As4()
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|^uint32(0)>>p.Bits())
 	return netip.AddrFrom4(b)
 }

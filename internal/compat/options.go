@@ -22,6 +22,9 @@ type settings struct {
 
 func newSettings(p Personality) *settings { return &settings{Config: defaultConfig(), old: p == Old} }
 
+// buildFlags are those of a build for tests. A release has none: it loads no library but Apple's, whatever it is told.
+var buildFlags = func(*settings) []cli.Flag { return nil }
+
 // Flags are the daemon's options, in the order of its usage text.
 func Flags(p Personality) []cli.Flag { return newSettings(p).flags(p) }
 
@@ -38,7 +41,7 @@ func (s *settings) flags(p Personality) []cli.Flag {
 			&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version and end"},
 		})
 	if p == New {
-		all = slices.Concat(all, s.ownDaemon(), s.ownNetwork(), s.buildFlags())
+		all = slices.Concat(all, s.ownDaemon(), s.ownNetwork(), buildFlags(s))
 	}
 	return all
 }

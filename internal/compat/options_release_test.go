@@ -12,7 +12,7 @@ import (
 
 // TestReleaseKnowsNoSimulator: no option has the daemon load a library, not even by an abbreviation.
 func TestReleaseKnowsNoSimulator(t *testing.T) {
-	assert.Empty(t, newSettings(New).buildFlags())
+	assert.Empty(t, buildFlags(newSettings(New)))
 	for _, name := range []string{"vmnetsim-lib", "vmnetsim-dir", "vmnetsim", "vmnets"} {
 		r := parse(t, New, words("--"+name+"=/x /s"))
 		assert.Nil(t, r.cfg)

@@ -26,12 +26,12 @@ func (d *daemon) openControl() {
 		return
 	}
 	dir := d.extras.dir
-	if err := d.listen(inherit.Control, func() (*net.UnixListener, error) { return dir.Listen(inherit.Control) }); err != nil {
+	if err := d.listen(inherit.Control, func() (*net.UnixListener, error) { return dir.Listen(inherit.Control, false) }); err != nil {
 		d.log.Warn("the daemon cannot be asked or upgraded, it does its work", "error", err)
 		return
 	}
 	sockets := []*net.UnixListener{d.unix(inherit.Control)}
-	if err := d.listen(controlRoot, func() (*net.UnixListener, error) { return dir.ListenPrivate(controlRoot) }); err != nil {
+	if err := d.listen(controlRoot, func() (*net.UnixListener, error) { return dir.Listen(controlRoot, true) }); err != nil {
 		d.log.Warn("root and the daemon's user share the control socket with its group", "error", err)
 	} else {
 		sockets = append(sockets, d.unix(controlRoot))

@@ -48,7 +48,7 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 		MaxClients: d.cfg.MaxClients, QueueSize: d.cfg.QueueSize,
 	}
 	if d.extras != nil {
-		s.RuntimeDir = d.extras.dir.Path()
+		s.RuntimeDir = d.extras.dir.Path
 	}
 	if p := d.stateFile.Load(); p != nil {
 		s.StateFile = *p

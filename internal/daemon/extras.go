@@ -75,7 +75,7 @@ func (e *extras) open(in *handover.In, v *savedExtras) (err error) {
 		return err
 	}
 	for _, name := range []string{inherit.Attach, inherit.Adopt} {
-		if err := d.listen(name, func() (*net.UnixListener, error) { return e.dir.Listen(name) }); err != nil {
+		if err := d.listen(name, func() (*net.UnixListener, error) { return e.dir.Listen(name, false) }); err != nil {
 			return err
 		}
 	}
@@ -167,7 +167,7 @@ func (e *extras) attach() {
 // invite serves the clients of the last process whose sockets are beside the daemon's: those that are not connected to it, as QEMU's,
 // do not notice a restart, and a guest that has nothing to say would not be reached until it speaks.
 func (e *extras) invite() {
-	dir := filepath.Join(e.dir.Path(), "dgram")
+	dir := filepath.Join(e.dir.Path, "dgram")
 	there, err := os.ReadDir(dir)
 	if err != nil {
 		e.d.log.Debug("datagram clients of the last process are not looked for", "error", err)

@@ -62,9 +62,6 @@ type File struct {
 // it is not kept, and the logger has one warning.
 func Open(o Options) *File {
 	f := &File{log: o.Log, write: replace}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
-	}
 	if o.Dir == "" {
 		return f
 	}

@@ -14,6 +14,7 @@ import (
 	"embed"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -63,3 +64,113 @@ var functions = template.FuncMap{
 
 // quote makes one word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// tables are what the shells have to know beside the Tree.
+type tables struct {
+	Tree
+	Names  []string // of the commands
+	Texts  []string // "name:text"
+	Takers []taker
+	Values []value
+}
+
+// A taker is a program, or one of its commands, with what it takes.
+type taker struct {
+	Name     string
+	Words    []string // options; one that takes a value ends with an equals sign
+	Texts    []string // "option:text"
+	Operands []string // one after the other, as for a value
+}
+
+// A value is what several options take: words, and kinds of things with a colon in front.
+type value struct {
+	Kind string
+	Keys []string // "taker --option", quoted
+}
+
+// tablesOf makes the tables.
+func tablesOf(tree Tree) *tables {
+	t := &tables{Tree: tree}
+	for _, c := range tree.Commands {
+		t.Names = append(t.Names, c.Name)
+		summary, _, _ := strings.Cut(strings.ReplaceAll(c.Usage, "\n", " "), ". ")
+		summary, _, _ = strings.Cut(summary, ": ")
+		t.Texts = append(t.Texts, c.Name+":"+summary)
+	}
+	t.take(compat.Program, tree.Daemon, "SOCKET")
+	t.take("socket_vmnet", tree.Old, "SOCKET")
+	for _, c := range tree.Commands {
+		operands := c.ArgsUsage
+		if c.Name == "help" { // its COMMAND is none of the system's
+			operands = strings.Join(t.Names, "|")
+		}
+		t.take(compat.Program+" "+c.Name, c.Flags, operands)
+	}
+	return t
+}
+
+// take notes what something takes.
+func (t *tables) take(name string, flags []cli.Flag, operands string) {
+	k := taker{Name: name, Operands: operandKinds(operands)}
+	for _, it := range compat.Items(flags) {
+		word := "--" + it.Name
+		if it.Arg != "" {
+			t.value(kindOf(it.Arg), name+" "+word)
+			if it.Short != "" {
+				t.value(kindOf(it.Arg), name+" -"+it.Short)
+			}
+			word += "="
+		}
+		k.Words = append(k.Words, word)
+		k.Texts = append(k.Texts, word+":"+it.Text[0])
+	}
+	t.Takers = append(t.Takers, k)
+}
+
+// value notes that an option takes something.
+func (t *tables) value(kind, key string) {
+	i := slices.IndexFunc(t.Values, func(v value) bool { return v.Kind == kind })
+	if i < 0 {
+		i = len(t.Values)
+		t.Values = append(t.Values, value{Kind: kind})
+	}
+	t.Values[i].Keys = append(t.Values[i].Keys, quote(key))
+}
+
+// kinds are what arguments are, by their names in usage texts.
+var kinds = map[string]string{
+	"SOCKET": ":file", "FILE": ":file", "PIDFILE": ":file", "PATH": ":file",
+	"DIR": ":dir", "USER": ":user", "UID": ":user", "GROUP": ":group", "INTERFACE": ":interface", "IF": ":interface",
+	"COMMAND": ":command", "LEVEL": "debug info warn error", "--": "--",
+}
+
+// kindOf tells what an argument may be: "(a|b)" are words, "DIR|none" is a directory or a word.
+func kindOf(arg string) string {
+	var all []string
+	for name := range strings.SplitSeq(strings.Trim(arg, "()"), "|") {
+		switch kind := kinds[name]; {
+		case kind != "":
+			all = append(all, kind)
+		case name == strings.ToLower(name):
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return ":none"
+	}
+	return strings.Join(all, " ")
+}
+
+// operandKinds tells what the operands of a command may be. "--" stands where it is needed, with ":option" where it may also be left
+// out; ":daemon" means that a command line of the daemon follows.
+func operandKinds(argsUsage string) (all []string) {
+	for word := range strings.FieldsSeq(argsUsage) {
+		switch kind := kindOf(strings.Trim(strings.TrimSuffix(word, "..."), "[]")); {
+		case word == "[--":
+			return append(all, ":option --", ":daemon")
+		case kind != ":none" || word[0] != '[':
+			all = append(all, kind)
+		}
+	}
+	return all
+}

@@ -17,7 +17,7 @@ const parentFlags = unix.O_PATH
 // pathOf is a path of name in the directory to bind a socket to: there is no bind that takes a directory. Its true path serves where others
 // cannot change where that leads; else its name in /proc.
 func (d *Dir) pathOf(name string) (string, error) {
-	real, _, err := hostfs.Follow(d.Abs, os.Geteuid())
+	real, _, err := hostfs.Follow(d.Path, os.Geteuid())
 	if err == nil && len(real)+1+len(name) <= compat.MaxSocketPath {
 		if same, err := (hostfs.Place{Name: real}).Holds(d.dir); err == nil && same {
 			return real + "/" + name, nil

@@ -3,13 +3,12 @@
 package rundir
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,38 +20,25 @@ var ours = []string{"attach", "adopt", "control", "control.root", dgramName, new
 
 // openParent opens what the directory is in, and asks whose it is.
 func (d *Dir) openParent() (err error) {
-	var parent string
-	parent, d.base = split(d.Where)
+	parent := filepath.Dir(d.Path)
 	if d.parent, err = os.OpenFile(parent, parentFlags|unix.O_DIRECTORY, 0); err != nil {
-		return fmt.Errorf("runtime directory %s: %w", d.Where, err)
+		return fmt.Errorf("runtime directory %s: %w", d.Path, err)
 	}
 	n, err := hostfs.NodeOf(d.parent)
 	switch euid := os.Geteuid(); {
 	case err != nil:
-		return fmt.Errorf("runtime directory %s: stat %s: %w", d.Where, parent, err)
+		return fmt.Errorf("runtime directory %s: stat %s: %w", d.Path, parent, err)
 	case !d.Given && n.UID != 0 && int(n.UID) != euid:
 		return fmt.Errorf("%w: %s belongs to user %d, neither to root nor to us (user %d): --runtime-dir=DIR makes one elsewhere",
-			ErrNone, strings.TrimRight(parent, "/"), n.UID, euid)
+			ErrNone, parent, n.UID, euid)
 	}
 	return nil
-}
-
-// split takes the last element off path, which does not end in a slash but for the root. One that is no name stands for a
-// directory that is there, in itself.
-func split(path string) (parent, base string) {
-	i := strings.LastIndexByte(path, '/')
-	parent, base = path[:i+1], path[i+1:]
-	switch base {
-	case "", ".", "..":
-		return path, "."
-	}
-	return cmp.Or(parent, "."), base
 }
 
 // openOwn makes the directory or opens the one that is there, and checks whose it is.
 func (d *Dir) openOwn() (err error) {
 	var n hostfs.Node
-	if d.dir, n, d.Created, err = d.openChild(d.parent, d.base, d.Where); err != nil {
+	if d.dir, n, d.Created, err = d.openChild(d.parent, filepath.Base(d.Path), d.Path); err != nil {
 		return err
 	}
 	perm := n.Mode & 0o7777
@@ -64,7 +50,7 @@ func (d *Dir) openOwn() (err error) {
 		}
 	case perm&0o022 != 0:
 		return fmt.Errorf("runtime directory %s: others may write in it (mode %#o): chmod go-w %s, or give another one with --runtime-dir",
-			d.Where, perm, d.Where)
+			d.Path, perm, d.Path)
 	}
 	return nil
 }
@@ -72,7 +58,7 @@ func (d *Dir) openOwn() (err error) {
 // openChild makes the directory name in parent, or opens the one that is there, which must be ours. path is its name in messages.
 func (d *Dir) openChild(parent *os.File, name, path string) (f *os.File, n hostfs.Node, created bool, err error) {
 	advice := "remove it, or give another one with --runtime-dir"
-	if d.Given && path == d.Where { // as /etc was
+	if d.Given && path == d.Path { // as /etc was
 		advice = "give another one with --runtime-dir"
 	}
 	err = unix.Mkdirat(int(parent.Fd()), name, closedMode)
@@ -102,12 +88,12 @@ func (d *Dir) openChild(parent *os.File, name, path string) (f *os.File, n hostf
 func (d *Dir) checkNames() error {
 	list, err := d.dir.ReadDir(-1)
 	if err != nil {
-		return fmt.Errorf("read runtime directory %s: %w", d.Where, err)
+		return fmt.Errorf("read runtime directory %s: %w", d.Path, err)
 	}
 	for _, e := range list {
 		if !slices.Contains(ours, e.Name()) {
 			return fmt.Errorf("runtime directory %s: it holds %q, so it seems to serve another purpose: give another one with --runtime-dir",
-				d.Where, e.Name())
+				d.Path, e.Name())
 		}
 	}
 	return nil
@@ -125,7 +111,7 @@ func (d *Dir) takeLock() (err error) {
 		err = errors.New("another daemon uses this directory: give each its own with --runtime-dir")
 	}
 	if err != nil {
-		return fmt.Errorf("lock %s/%s: %w", d.Where, lockName, err)
+		return fmt.Errorf("lock %s/%s: %w", d.Path, lockName, err)
 	}
 	return nil
 }
@@ -135,12 +121,12 @@ func (d *Dir) settleOwn() error {
 	if !d.own() {
 		return nil
 	}
-	return d.settle(d.dir, d.Where, d.mode(dirMode))
+	return d.settle(d.dir, d.Path, d.mode(dirMode))
 }
 
 // openDgram makes or checks dgram.
 func (d *Dir) openDgram() error {
-	path := d.Where + "/" + dgramName
+	path := d.Path + "/" + dgramName
 	f, n, created, err := d.openChild(d.dir, dgramName, path)
 	if err != nil {
 		return err
@@ -185,11 +171,11 @@ func (d *Dir) removeDirs() {
 		d.removeDir(d.dir, d.dgram, dgramName)
 		// A daemon that opens the directory from here on makes a lock of its own, and then it is not empty.
 		if err := unix.Unlinkat(int(d.dir.Fd()), lockName, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.log.Warn("cannot remove the lock of the runtime directory", "path", d.Where+"/"+lockName, "error", err)
+			d.log.Warn("cannot remove the lock of the runtime directory", "path", d.Path+"/"+lockName, "error", err)
 		}
 	}
 	if d.Created || d.lock != nil && d.own() {
-		d.removeDir(d.parent, d.dir, d.base)
+		d.removeDir(d.parent, d.dir, filepath.Base(d.Path))
 	}
 }
 
@@ -205,6 +191,6 @@ func (d *Dir) removeDir(parent, f *os.File, name string) {
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
 	default:
-		d.log.Warn("cannot remove the runtime directory", "path", d.Where, "directory", name, "error", err)
+		d.log.Warn("cannot remove the runtime directory", "path", d.Path, "directory", name, "error", err)
 	}
 }

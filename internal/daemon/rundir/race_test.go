@@ -78,7 +78,7 @@ func TestClients(t *testing.T) {
 	d, err := Open(Options{Socket: dir + "/s", Owner: o, Log: discard()})
 	require.NoError(t, err)
 	defer d.Remove()
-	ln, err := d.Listen("attach")
+	ln, err := d.Listen("attach", false)
 	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
 	c, err := d.ListenDatagram()
@@ -120,7 +120,7 @@ func TestMoved(t *testing.T) {
 			if c.name == "another directory" {
 				before = tree(t, dir+"/s.d")
 			}
-			ln, err := d.Listen("attach")
+			ln, err := d.Listen("attach", false)
 			if err == nil {
 				defer func() { _ = ln.Close() }()
 				assert.Contains(t, names(t, dir), "moved/attach")
@@ -215,7 +215,7 @@ func TestUnprivileged(t *testing.T) {
 
 // connectOnce makes a socket and connects to it by its path.
 func connectOnce(d *Dir) error {
-	ln, err := d.Listen("attach")
+	ln, err := d.Listen("attach", false)
 	if err != nil {
 		return err
 	}

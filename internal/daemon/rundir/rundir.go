@@ -15,13 +15,13 @@
 package rundir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -60,8 +60,7 @@ type Options struct {
 
 // A record is what the next image of the daemon needs to know of a Dir.
 type record struct {
-	Where   string       `json:"path"` // as it was given
-	Abs     string       `json:"abs"`
+	Path    string       `json:"abs"`
 	Given   bool         `json:"given"`   // by --runtime-dir
 	Created bool         `json:"created"` // the directory, by us
 	Owner   compat.Owner `json:"owner"`
@@ -71,8 +70,7 @@ type record struct {
 // A Dir is the directory, from Open to Remove. Remove may be called at any time; all else is for one goroutine.
 type Dir struct {
 	record
-	base string // last element of Where, within parent
-	log  *slog.Logger
+	log *slog.Logger
 
 	parent, dir, dgram, lock *os.File
 
@@ -85,22 +83,15 @@ type Dir struct {
 // we can write in. An error means that there is no directory; its text tells why and what to do, and nothing is left
 // behind. Errors that are not ErrNone deserve a warning.
 func Open(o Options) (*Dir, error) {
-	if o.Dir == compat.RuntimeDirNone {
+	path := PathOf(o.Socket, o.Dir)
+	if path == "" {
 		return nil, ErrNone
 	}
-	d := &Dir{record: record{Where: o.Dir, Given: o.Dir != "", Owner: o.Owner}, log: o.Log}
-	if !d.Given {
-		d.Where = o.Socket + suffix
-	}
-	d.Where = d.Where[:1] + strings.TrimRight(d.Where[1:], "/")
-	if n := len(d.Where) + len(compat.LongestRuntimePath); n > compat.MaxSocketPath {
+	if n := len(path) + len(compat.LongestRuntimePath); n > compat.MaxSocketPath {
 		return nil, fmt.Errorf("%s%s has %d bytes, the path of a socket %d at most: use a shorter path for the socket, or --runtime-dir",
-			d.Where, compat.LongestRuntimePath, n, compat.MaxSocketPath)
+			path, compat.LongestRuntimePath, n, compat.MaxSocketPath)
 	}
-	var err error
-	if d.Abs, err = filepath.Abs(d.Where); err != nil {
-		return nil, fmt.Errorf("runtime directory %s: %w", d.Where, err)
-	}
+	d := &Dir{record: record{Path: path, Given: o.Dir != "", Owner: o.Owner}, log: o.Log}
 	for _, step := range []func() error{d.openParent, d.openOwn, d.takeLock, d.settleOwn, d.openDgram} {
 		if err := step(); err != nil {
 			d.Remove()
@@ -129,7 +120,7 @@ func (d *Dir) Paths() []string {
 	defer d.mu.Unlock()
 	var paths []string
 	for _, b := range d.Bound {
-		p := d.Abs + "/" + b.Name
+		p := d.Path + "/" + b.Name
 		paths = append(paths, p)
 		if b.Told != p {
 			paths = append(paths, b.Told)
@@ -137,9 +128,6 @@ func (d *Dir) Paths() []string {
 	}
 	return paths
 }
-
-// Path is the directory's absolute path.
-func (d *Dir) Path() string { return d.Abs }
 
 // Remove removes the sockets that are still ours, then dgram and the directory if they are empty: clients leave sockets of
 // theirs in dgram. A directory that was there when it was given with --runtime-dir stays. It is idempotent and safe for
@@ -173,10 +161,11 @@ func (d *Dir) files() [4]**os.File { return [4]**os.File{&d.parent, &d.dir, &d.d
 // Saved is a Dir on its way to the next image of the daemon. Descriptors are plain numbers.
 type Saved struct {
 	record
-	Parent int `json:"parent"`
-	Dir    int `json:"dir"`
-	Dgram  int `json:"dgram"`
-	Lock   int `json:"lock"`
+	Where  string `json:"path"` // that of record, which older programs read here too
+	Parent int    `json:"parent"`
+	Dir    int    `json:"dir"`
+	Dgram  int    `json:"dgram"`
+	Lock   int    `json:"lock"`
 }
 
 func (s *Saved) descriptors() [4]*int { return [4]*int{&s.Parent, &s.Dir, &s.Dgram, &s.Lock} }
@@ -187,9 +176,9 @@ func (d *Dir) Save(o *handover.Out) (Saved, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.removed {
-		return Saved{}, fmt.Errorf("hand over the runtime directory %s: %w", d.Where, net.ErrClosed)
+		return Saved{}, fmt.Errorf("hand over the runtime directory %s: %w", d.Path, net.ErrClosed)
 	}
-	s := Saved{record: d.record}
+	s := Saved{record: d.record, Where: d.Path}
 	for i, f := range d.files() {
 		*s.descriptors()[i] = o.FD(int((*f).Fd()))
 	}
@@ -200,29 +189,25 @@ func (d *Dir) Save(o *handover.Out) (Saved, error) {
 // the file system stays.
 func Restore(in *handover.In, s Saved, log *slog.Logger) (*Dir, error) {
 	d := &Dir{record: s.record, log: log}
-	_, d.base = split(s.Where)
 	for i, f := range d.files() {
 		var err error
 		if *f, err = in.File(*s.descriptors()[i]); err != nil {
 			d.close()
-			return nil, fmt.Errorf("take over the runtime directory %s: %w", s.Where, err)
+			return nil, fmt.Errorf("take over the runtime directory %s: %w", s.Path, err)
 		}
 	}
 	return d, nil
 }
 
-// PathOf is the absolute path of the directory beside socket, itself an absolute path, where dir is --runtime-dir. It is empty
-// when there shall be none. Nothing is looked at.
+// PathOf is the absolute path of the directory beside socket, where dir is --runtime-dir. It is empty when there shall be none. Nothing is
+// looked at.
 func PathOf(socket, dir string) string {
-	switch dir {
-	case compat.RuntimeDirNone:
+	if dir == compat.RuntimeDirNone {
 		return ""
-	case "":
-		return socket + suffix
 	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return dir
+	path := cmp.Or(dir, socket+suffix)
+	if abs, err := filepath.Abs(path); err == nil { // else the working directory is gone, and a relative path leads nowhere
+		return abs
 	}
-	return abs
+	return path
 }

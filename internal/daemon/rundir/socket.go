@@ -25,18 +25,14 @@ type bound struct {
 }
 
 // Listen makes the stream socket name in the directory. A stale one is removed; what is no socket of ours is an error and
-// stays. The socket is bound with no access for others, given to the group and only then made to listen. The umask of the
-// process is changed for a moment. The caller owns the listener, whose Close leaves the path alone: that is for Remove.
-func (d *Dir) Listen(name string) (*net.UnixListener, error) {
-	return d.listen(name, d.mode(socketMode))
-}
-
-// ListenPrivate is Listen for a socket that only root and our own user can connect to.
-func (d *Dir) ListenPrivate(name string) (*net.UnixListener, error) {
-	return d.listen(name, privateMode)
-}
-
-func (d *Dir) listen(name string, mode uint32) (*net.UnixListener, error) {
+// stays. The socket is bound with no access for others, given to the group, unless it is for root and our own user alone, and only then
+// made to listen. The umask of the process is changed for a moment. The caller owns the listener, whose Close leaves the path alone: that
+// is for Remove.
+func (d *Dir) Listen(name string, private bool) (*net.UnixListener, error) {
+	mode := d.mode(socketMode)
+	if private {
+		mode = privateMode
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f, _, err := d.make(name, unix.SOCK_STREAM, mode)
@@ -46,7 +42,7 @@ func (d *Dir) listen(name string, mode uint32) (*net.UnixListener, error) {
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	ln, err := hostfs.Listen(f)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s/%s: %w", d.Where, name, err)
+		return nil, fmt.Errorf("listen on %s/%s: %w", d.Path, name, err)
 	}
 	return ln, nil
 }
@@ -67,7 +63,7 @@ func (d *Dir) ListenDatagram() (*net.UnixConn, error) {
 	sock := hostfs.Place{Dir: d.dgram, Name: sockName}
 	if err = d.stale(sock, dgramName+"/"+sockName); err == nil {
 		if err = unix.Renameat(int(d.dir.Fd()), newName, int(d.dgram.Fd()), sockName); err != nil {
-			err = fmt.Errorf("move %s/%s to %s/%s: %w", d.Where, newName, dgramName, sockName, err)
+			err = fmt.Errorf("move %s/%s to %s/%s: %w", d.Path, newName, dgramName, sockName, err)
 		}
 	}
 	if err != nil {
@@ -79,14 +75,14 @@ func (d *Dir) ListenDatagram() (*net.UnixConn, error) {
 	d.Bound = append(d.Bound, b)
 	c, err := hostfs.Datagram(f)
 	if err != nil {
-		return nil, fmt.Errorf("use %s/%s: %w", d.Where, b.Name, err)
+		return nil, fmt.Errorf("use %s/%s: %w", d.Path, b.Name, err)
 	}
 	return c, nil
 }
 
 // make binds a socket of the kind to name and gives it the group and the mode. It is the last of d.Bound then.
 func (d *Dir) make(name string, kind int, mode uint32) (*os.File, bound, error) {
-	where, at := d.Where+"/"+name, hostfs.Place{Dir: d.dir, Name: name}
+	where, at := d.Path+"/"+name, hostfs.Place{Dir: d.dir, Name: name}
 	if d.removed {
 		return nil, bound{}, fmt.Errorf("make socket %s: %w", where, net.ErrClosed)
 	}
@@ -119,7 +115,7 @@ func (d *Dir) make(name string, kind int, mode uint32) (*os.File, bound, error) 
 
 // stale checks that there is nothing at a place but a socket that may be replaced.
 func (d *Dir) stale(at hostfs.Place, name string) error {
-	where := d.Where + "/" + name
+	where := d.Path + "/" + name
 	n, err := at.Node()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -139,7 +135,7 @@ func (d *Dir) stale(at hostfs.Place, name string) error {
 func (d *Dir) take(at hostfs.Place, b *bound, mode uint32) error {
 	n, err := at.Node()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !fresh(n) {
-		return fmt.Errorf("%s does not lead to the directory that was checked: it is being moved", d.Where)
+		return fmt.Errorf("%s does not lead to the directory that was checked: it is being moved", d.Path)
 	}
 	if err != nil {
 		return err
@@ -164,6 +160,6 @@ func (d *Dir) removeSocket(b bound) {
 		at = hostfs.Place{Dir: d.dgram, Name: sockName}
 	}
 	if err := at.Remove(hostfs.Node{Dev: b.Dev, Ino: b.Ino}); err != nil {
-		d.log.Warn("cannot remove the socket", "path", d.Where+"/"+b.Name, "error", err)
+		d.log.Warn("cannot remove the socket", "path", d.Path+"/"+b.Name, "error", err)
 	}
 }
