@@ -24,6 +24,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net"
@@ -124,33 +125,37 @@ func (g *gateway) handle(src uint64, f []byte) {
 	if g.joined.join(f) {
 		return
 	}
-	switch v, d := g.plan.inspect(f); v {
+	switch g.plan.inspect(f) {
 	case dropMalformed:
 		g.drops.malformed.Add(1)
 	case dropUnwanted:
 		g.drops.unwanted.Add(1)
 	case toDHCP:
-		g.handleDHCP(src, d)
+		g.handleDHCP(src, f)
 	case toDNS:
-		g.handleDNS(src, d)
+		g.handleDNS(src, f)
 	case toStack:
 		g.toStack(src, f)
 	}
 }
 
-func (g *gateway) handleDHCP(src uint64, d datagram) {
+func (g *gateway) handleDHCP(src uint64, f []byte) {
 	if g.dhcp == nil {
 		g.drops.unwanted.Add(1)
 		return
 	}
-	if r, ok := g.dhcp.Handle(src, d.mac[:], d.payload); ok {
+	u := header.UDP(header.IPv4(f[frame.MinLen:]).Payload())
+	if r, ok := g.dhcp.Handle(src, f[6:12], u[header.UDPMinimumSize:u.Length()]); ok {
 		g.sendUDP(r.MAC, portDHCPServer, netip.AddrPortFrom(r.IP, portDHCPClient), r.Payload)
 	}
 }
 
-func (g *gateway) handleDNS(src uint64, d datagram) {
-	g.dns.HandleUDP(src, d.payload, g.plan.maxDatagram(), func(answer []byte) {
-		g.sendUDP(d.mac[:], portDNS, d.src, answer)
+func (g *gateway) handleDNS(src uint64, f []byte) {
+	ip := header.IPv4(f[frame.MinLen:])
+	u := header.UDP(ip.Payload())
+	mac, from := bytes.Clone(f[6:12]), addrPort(ip.SourceAddress(), u.SourcePort())
+	g.dns.HandleUDP(src, u[header.UDPMinimumSize:u.Length()], g.plan.maxDatagram(), func(answer []byte) {
+		g.sendUDP(mac, portDNS, from, answer)
 	})
 }
 

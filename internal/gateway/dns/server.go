@@ -112,10 +112,10 @@ func (s *Server) HandleUDP(client uint64, query []byte, maxReply int, reply func
 // ServeTCP answers the questions on a connection, one after the other, until the client is done or silent for too long. It
 // does not close c.
 func (s *Server) ServeTCP(client uint64, c net.Conn) {
-	buf := make([]byte, maxQuery)
+	buf, framed := make([]byte, maxQuery), dns.Conn{Conn: c}
 	for {
 		_ = c.SetDeadline(time.Now().Add(tcpIdle))
-		n, err := readQuery(c, buf)
+		n, err := framed.Read(buf)
 		if err != nil {
 			return
 		}
@@ -135,7 +135,7 @@ func (s *Server) ServeTCP(client uint64, c net.Conn) {
 		}
 		failed := false
 		s.send(q, answer, dns.MaxMsgSize-1, func(b []byte) {
-			_, err := c.Write(append([]byte{byte(len(b) >> 8), byte(len(b))}, b...))
+			_, err := framed.Write(b)
 			failed = err != nil
 		})
 		if failed {
