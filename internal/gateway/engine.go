@@ -136,7 +136,7 @@ func (e *engine) deliver(src uint64, f []byte) {
 // deliverPacket passes a packet to the stack that opens no connection, and takes it over.
 func (e *engine) deliverPacket(src uint64, proto tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
 	e.src = src
-	e.link.deliver(proto, pkt)
+	e.link.InjectInbound(proto, pkt)
 	pkt.DecRef()
 }
 

@@ -88,15 +88,6 @@ type stats struct {
 	TCPFlows, UDPFlows           int    // open now
 }
 
-func (g *gateway) stats() stats {
-	d := &g.drops
-	s := stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}
-	if g.engine != nil {
-		s.TCPFlows, s.UDPFlows = g.engine.flows.counts()
-	}
-	return s
-}
-
 // start makes the servers and the stack of what the daemon has sent.
 func (g *gateway) start() (err error) {
 	if g.plan, err = g.cfg.Plan(); err != nil {

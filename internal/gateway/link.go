@@ -12,14 +12,12 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// link is the Ethernet interface of the gateway's TCP/IP stack. Of the Endpoint, which has no room for a packet, it takes only what
-// never changes: its address and capabilities, and that there is no goroutine to wait for.
+// link is the Ethernet interface of the gateway's TCP/IP stack. What the stack sends goes to the outlet; the Endpoint, which has no
+// room for a packet, is the rest.
 type link struct {
 	*channel.Endpoint
 	plan *Plan
 	out  *outlet
-
-	dispatcher stack.NetworkDispatcher // the stack's side, set while the interface exists
 }
 
 var (
@@ -34,13 +32,6 @@ func newLink(p *Plan, out *outlet) *link {
 	l.LinkEPCapabilities = stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
 	l.SupportedGSOKind = stack.HostGSOSupported
 	return l
-}
-
-// deliver passes a packet without its Ethernet header to the stack. The caller keeps its reference.
-func (l *link) deliver(proto tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
-	if d := l.dispatcher; d != nil {
-		d.DeliverNetworkPacket(proto, pkt)
-	}
 }
 
 // WritePackets implements stack.LinkWriter. What does not fit the outlet is dropped and counted there.
@@ -87,20 +78,11 @@ func (l *link) outgoingARP(a header.ARP) bool {
 	return false
 }
 
-// MTU implements stack.LinkEndpoint.
-func (l *link) MTU() uint32 { return uint32(l.plan.MTU) }
-
 // MaxHeaderLength implements stack.LinkEndpoint.
 func (l *link) MaxHeaderLength() uint16 { return header.EthernetMinimumSize }
 
 // GSOMaxSize implements stack.GSOEndpoint: the longest IPv4 packet.
 func (l *link) GSOMaxSize() uint32 { return math.MaxUint16 }
-
-// Attach implements stack.LinkEndpoint.
-func (l *link) Attach(d stack.NetworkDispatcher) { l.dispatcher = d }
-
-// IsAttached implements stack.LinkEndpoint.
-func (l *link) IsAttached() bool { return l.dispatcher != nil }
 
 // ARPHardwareType implements stack.LinkEndpoint.
 func (l *link) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }

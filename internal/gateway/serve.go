@@ -24,22 +24,23 @@ const readSize = 256 << 10
 // serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
 // else is closed here.
 func serve(end *os.File, hello Hello) error {
-	c, err := net.FileConn(end)
-	if err := errors.Join(err, end.Close()); err != nil {
-		return err
-	}
-	conn, ok := c.(*net.UnixConn)
-	if !ok {
-		return errors.Join(errors.New("the pair is no unix socket"), c.Close())
-	}
-	g, err := newGateway(conn, tuning{})
+	g, err := newGateway(end, tuning{})
 	if err != nil {
 		return err
 	}
 	return g.serve(hello)
 }
 
-func newGateway(conn *net.UnixConn, t tuning) (*gateway, error) {
+// newGateway makes a gateway on its end of the pair, which it closes.
+func newGateway(end *os.File, t tuning) (*gateway, error) {
+	c, err := net.FileConn(end)
+	if err := errors.Join(err, end.Close()); err != nil {
+		return nil, err
+	}
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("the pair is no unix socket")
+	}
 	p, err := PairOf(conn)
 	if err != nil {
 		return nil, err
@@ -139,7 +140,9 @@ func (g *gateway) gone(id uint64) {
 // answer answers a question, which comes every few seconds.
 func (g *gateway) answer(ask uint64) Answer {
 	g.engine.flows.sweep(g.engine.udpIdle())
-	a := Answer{Ask: ask, Stats: g.stats()}
+	d := &g.drops
+	a := Answer{Ask: ask, Stats: stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}}
+	a.Stats.TCPFlows, a.Stats.UDPFlows = g.engine.flows.counts()
 	if g.dhcp != nil {
 		a.Counters = g.dhcp.Stats()
 		a.DHCPSize, a.DHCPLeased = g.dhcp.Usage()
