@@ -64,11 +64,9 @@ type Config struct {
 	NamesTaken map[string]bool
 	// Leases are those of the server before this one.
 	Leases []Lease
-	// Changed is told of each lease that is granted, renewed or released, before the client gets its answer; Forgotten of one
-	// that is no more. Both may be nil.
-	Changed   func(Lease)
-	Forgotten func(mac net.HardwareAddr)
-	Log       *slog.Logger
+	// Changed is told of each lease that is granted, renewed, released or declined, before the client gets its answer; nil = nothing is.
+	Changed func(Lease)
+	Log     *slog.Logger
 	// Elapsed is a clock that never jumps, nil = the system's monotonic one. Leases run on it.
 	Elapsed func() time.Duration
 }
@@ -145,14 +143,6 @@ func byAddress(a, b *lease) int { return a.ip.Compare(b.ip) }
 func (s *Server) tellChange(l *lease) {
 	if s.cfg.Changed != nil {
 		s.cfg.Changed(Lease{MAC: l.mac.hardware(), IP: l.ip, Left: l.expires - s.cfg.Elapsed(), Hostname: l.hostname, Name: l.name})
-	}
-}
-
-// forget takes a lease out of the pool and tells of it.
-func (s *Server) forget(l *lease) {
-	s.pool.remove(l)
-	if s.cfg.Forgotten != nil && l.bound {
-		s.cfg.Forgotten(l.mac.hardware())
 	}
 }
 
