@@ -19,9 +19,12 @@ const (
 	// queueShare is ...beyond which each still gets this, so that no client can fill the queue for the others.
 	queueShare = 64 << 10
 
-	// What is kept for reuse: so many backlogs of so many bytes each at most.
-	spareCount, spareSize = 16, 256 << 10
+	// spareSize is the largest buffer that is kept for reuse.
+	spareSize = 256 << 10
 )
+
+// spares are backlogs that were written.
+var spares = sync.Pool{New: func() any { return new(backlog) }}
 
 // A backlog is what waits from one session.
 type backlog struct {
@@ -38,7 +41,6 @@ type queue struct {
 	waiting map[uint64]*backlog
 	turns   []*backlog // their order
 	bytes   int
-	spare   []*backlog
 
 	token chan struct{} // one: something waits, or wake was called
 }
@@ -77,11 +79,7 @@ func (q *queue) message(session uint64, kind byte, body any) {
 func (q *queue) of(session uint64) *backlog {
 	w := q.waiting[session]
 	if w == nil {
-		if last := len(q.spare) - 1; last >= 0 {
-			w, q.spare = q.spare[last], q.spare[:last]
-		} else {
-			w = &backlog{}
-		}
+		w = spares.Get().(*backlog)
 		*w = backlog{session: session, buf: gateway.AppendSession(w.buf[:0], session)}
 		q.waiting[session] = w
 		q.turns = append(q.turns, w)
@@ -97,7 +95,7 @@ func (q *queue) wake() {
 	}
 }
 
-// next takes what waits from the session whose turn it is, nil if nothing waits. It goes back with free.
+// next takes what waits from the session whose turn it is, nil if nothing waits.
 func (q *queue) next() *backlog {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -119,10 +117,8 @@ func (q *queue) empty() bool {
 }
 
 // free gives a backlog back.
-func (q *queue) free(w *backlog) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.spare) < spareCount && cap(w.buf) <= spareSize {
-		q.spare = append(q.spare, w)
+func (w *backlog) free() {
+	if cap(w.buf) <= spareSize {
+		spares.Put(w)
 	}
 }

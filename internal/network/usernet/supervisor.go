@@ -138,8 +138,9 @@ func (s *supervisor) run(l *life) {
 			delay = 0
 		}
 		s.note(err, delay)
-		if !s.pause(delay) {
-			return
+		select {
+		case <-time.After(delay):
+		case <-s.stopped.Done():
 		}
 		delay = min(max(2*delay, s.net.opts.tune.minDelay), maxDelay)
 	}
@@ -175,18 +176,6 @@ func (s *supervisor) note(err error, delay time.Duration) {
 	s.mu.Unlock()
 	s.net.opts.Log.Error("the gateway of the embedded network ended and is started again; its connections are lost",
 		"reason", err, "delay", delay.String())
-}
-
-// pause waits; it reports false at a stop.
-func (s *supervisor) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-s.stopped.Done():
-		return false
-	}
 }
 
 // close ends the gateway for good and waits for it.

@@ -119,7 +119,7 @@ func (l *life) writeNext() (more bool, err error) {
 	if w == nil {
 		return false, nil
 	}
-	defer l.sup.queue.free(w)
+	defer w.free()
 	if err = l.put(w.buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		l.sup.lost.Add(uint64(w.frames))
 	}
