@@ -11,7 +11,7 @@
 // dropped.
 //
 // The stack's (gVisor's) work is per packet, so it sees few and large ones: TCP segments of a chunk that follow each other are joined
-// (coalesce.go), and what it sends is cut into frames behind it (segment.go).
+// (coalesce.go), and what it sends is cut into frames behind it (outlet.go).
 //
 // In shared mode guests reach the outside through the gateway: TCP and UDP flows end in the stack and are opened again by
 // the host (NAT). The host's loopback is reached through an alias, the last usable address of the subnet, which is also called
