@@ -182,12 +182,16 @@ func (s *supervisor) note(err error, delay time.Duration) {
 func (s *supervisor) close() {
 	s.stop()
 	s.mu.Lock()
-	if s.life != nil {
-		s.life.end()
-	}
+	l := s.life
 	s.mu.Unlock()
+	if l != nil {
+		l.end()
+	}
 	s.goOn()
 	<-s.ended
+	if l != nil {
+		_, _ = l.proc.Wait() // of one that was not resumed
+	}
 }
 
 // add sums up the counters of two lives.
