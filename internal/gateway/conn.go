@@ -35,22 +35,20 @@ type guestConn struct {
 	rest     bytes.Reader // what write has left
 }
 
-// newGuestTCP takes over an endpoint.
-func newGuestTCP(f *flow, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
+// newGuest takes over the endpoint of a flow.
+func newGuest(f *flow, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
+	g := &guestConn{ep: ep, wq: wq, readable: watch(wq, waiter.ReadableEvents), writable: watch(wq, waiter.WritableEvents)}
+	if f.key.proto == protoUDP {
+		g.Conn = gonet.NewUDPConn(wq, ep)
+		return g
+	}
+	g.Conn = gonet.NewTCPConn(wq, ep)
 	setKeepAlive(ep)
 	if f.crowd {
 		ep.SocketOptions().SetReceiveBufferSize(crowdBuffer, true)
 		ep.SocketOptions().SetSendBufferSize(crowdBuffer, true)
 	}
-	return newGuest(gonet.NewTCPConn(wq, ep), wq, ep)
-}
-
-func newGuestUDP(wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
-	return newGuest(gonet.NewUDPConn(wq, ep), wq, ep)
-}
-
-func newGuest(c net.Conn, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
-	return &guestConn{Conn: c, ep: ep, wq: wq, readable: watch(wq, waiter.ReadableEvents), writable: watch(wq, waiter.WritableEvents)}
+	return g
 }
 
 // watch returns a channel that says that one of the events, or the end, has come since.

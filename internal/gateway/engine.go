@@ -174,12 +174,7 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 	if err != nil {
 		return nil
 	}
-	var guest *guestConn
-	if f.key.proto == protoTCP {
-		guest = newGuestTCP(f, wq, ep)
-	} else {
-		guest = newGuestUDP(wq, ep)
-	}
+	guest := newGuest(f, wq, ep)
 	err = ep.Bind(fullAddress(netip.AddrPortFrom(e.plan.Gateway, 0)))
 	if err == nil {
 		err = ep.Connect(fullAddress(to))

@@ -163,7 +163,9 @@ func (f *forward) flowFrom(p *ipv4.PacketConn, sender *net.UDPAddr) *forwardedUD
 		defer flow.release()
 		defer d.guest.Close()
 		flow.fromGuest(d.guest, func(b []byte) error {
-			_, _ = p.WriteTo(b, d.at.Load(), sender)
+			if _, err := p.WriteTo(b, d.at.Load(), sender); err != nil { // it may have been asked by a broadcast
+				_, _ = p.WriteTo(b, nil, sender)
+			}
 			return nil
 		})
 		f.flows.CompareAndDelete(outside, d)

@@ -134,7 +134,7 @@ func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	if err != nil {
 		return nil
 	}
-	return newGuestTCP(f, wq, ep)
+	return newGuest(f, wq, ep)
 }
 
 // relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side

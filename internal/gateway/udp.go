@@ -29,7 +29,7 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	udp.NewForwarder(e.stack, func(r *udp.ForwarderRequest) bool {
 		ep, err := r.CreateEndpoint(wq)
 		if err == nil {
-			guest = newGuestUDP(wq, ep)
+			guest = newGuest(f, wq, ep)
 		}
 		return err == nil
 	}).HandlePacket(id, pkt)
