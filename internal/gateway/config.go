@@ -96,7 +96,7 @@ func (g *gateway) dnsConfig() dns.Config {
 	maps.Copy(records, g.cfg.DNSRecords)
 	c := dns.Config{
 		Domain: Domain, Records: records, Subnet: g.plan.Subnet, Forward: g.cfg.Mode == network.ModeShared,
-		ResolvConf: g.cfg.ResolvConf, Log: g.log, Port: g.tune.dnsPort,
+		ResolvConf: g.cfg.ResolvConf, Port: g.tune.dnsPort,
 	}
 	if c.ResolvConf == "" {
 		c.ResolvConf = "/etc/resolv.conf"

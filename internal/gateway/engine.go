@@ -3,10 +3,8 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -51,12 +49,8 @@ const (
 //
 //	deliver (gateway's goroutine) → stack → tcpPacket, udpPacket: new flows → a goroutine each: dial, then relay
 type engine struct {
-	plan   *Plan
-	tune   *tuning
-	log    *slog.Logger
-	flows  *flowTable
-	awake  *awake                       // flows read from the host only while it is
-	dnsTCP func(src uint64, c net.Conn) // serves a TCP connection to the gateway's port 53; nil without a name server
+	gw    *gateway
+	flows *flowTable
 
 	stack  *stack.Stack
 	link   *link
@@ -67,11 +61,8 @@ type engine struct {
 
 // newEngine makes a stack whose packets go to g's outlet.
 func newEngine(g *gateway) (*engine, error) {
-	e := &engine{plan: &g.plan, tune: &g.tune, log: g.log, flows: newFlowTable(), awake: &g.awake}
-	if g.dns != nil {
-		e.dnsTCP = g.dns.ServeTCP
-	}
-	e.link = newLink(e.plan, g.out)
+	e := &engine{gw: g, flows: newFlowTable()}
+	e.link = newLink(&g.plan, g.out)
 	e.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
@@ -91,13 +82,13 @@ func (e *engine) configure() error {
 	if err := e.stack.CreateNIC(nicID, e.link); err != nil {
 		return fmt.Errorf("make gateway interface: %s", err)
 	}
-	for _, a := range []netip.Addr{e.plan.Gateway, e.plan.Alias} {
+	for _, a := range []netip.Addr{e.gw.plan.Gateway, e.gw.plan.Alias} {
 		if !a.IsValid() {
 			continue
 		}
 		pa := tcpip.ProtocolAddress{
 			Protocol:          ipv4.ProtocolNumber,
-			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.plan.Subnet.Bits()},
+			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.gw.plan.Subnet.Bits()},
 		}
 		if err := e.stack.AddProtocolAddress(nicID, pa, stack.AddressProperties{}); err != nil {
 			return fmt.Errorf("add gateway address %s: %s", a, err)
@@ -110,7 +101,7 @@ func (e *engine) configure() error {
 	if err := e.stack.SetSpoofing(nicID, true); err != nil {
 		return fmt.Errorf("open gateway interface: %s", err)
 	}
-	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.plan.Subnet.Bits(), 32))))
+	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.gw.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.gw.plan.Subnet.Bits(), 32))))
 	if err != nil {
 		return fmt.Errorf("set gateway route: %w", err)
 	}
@@ -149,13 +140,9 @@ func newPacket(p []byte) *stack.PacketBuffer {
 
 // dial opens the host's end of a flow to the outside or to the host's loopback.
 func (e *engine) dial(f *flow, network, address string) (*hostConn, error) {
-	ctx, cancel := context.WithTimeout(f.ctx, e.dialTimeout())
+	ctx, cancel := context.WithTimeout(f.ctx, e.gw.tune.dialTimeout)
 	defer cancel()
-	dial := e.tune.dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	c, err := dial(ctx, network, address)
+	c, err := e.gw.tune.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +162,7 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 		return nil
 	}
 	guest := newGuest(f, wq, ep)
-	err = ep.Bind(fullAddress(netip.AddrPortFrom(e.plan.Gateway, 0)))
+	err = ep.Bind(fullAddress(netip.AddrPortFrom(e.gw.plan.Gateway, 0)))
 	if err == nil {
 		err = ep.Connect(fullAddress(to))
 	}
@@ -183,7 +170,7 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 		select {
 		case <-guest.writable:
 			err = ep.LastError()
-		case <-time.After(e.dialTimeout()):
+		case <-time.After(e.gw.tune.dialTimeout):
 			err = &tcpip.ErrTimeout{}
 		}
 	}
@@ -198,10 +185,6 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 func fullAddress(a netip.AddrPort) tcpip.FullAddress {
 	return tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFrom4(a.Addr().As4()), Port: a.Port()}
 }
-
-// timeouts of the engine, which tests shorten.
-func (e *engine) dialTimeout() time.Duration { return cmp.Or(e.tune.dialTimeout, dialTimeout) }
-func (e *engine) udpIdle() time.Duration     { return cmp.Or(e.tune.udpIdle, udpIdleTimeout) }
 
 // link is the Ethernet interface of the gateway's TCP/IP stack. What the stack sends goes to the outlet; the Endpoint, which has no
 // room for a packet, is the rest.

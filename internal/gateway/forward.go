@@ -93,7 +93,7 @@ func (f *forward) takeConnection(l net.Listener) error {
 	host, e := newHostConn(c), f.gw.engine
 	flow := f.newFlow(protoTCP)
 	if flow == nil {
-		e.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
+		f.gw.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
 		_ = host.Close()
 		return nil
 	}

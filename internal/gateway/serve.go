@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -46,6 +47,10 @@ func newGateway(end *os.File, t tuning) (*gateway, error) {
 		return nil, err
 	}
 	p.takesFiles = true
+	t.dialTimeout, t.udpIdle = cmp.Or(t.dialTimeout, dialTimeout), cmp.Or(t.udpIdle, udpIdleTimeout)
+	if t.dial == nil {
+		t.dial = new(net.Dialer).DialContext
+	}
 	g := &gateway{tune: t, pair: p}
 	g.out = newOutlet(frame.MaxLen, func(b []byte, wait bool) (int, error) { return p.WriteWire(nil, b, wait) }, &g.drops)
 	g.log = slog.New(logger{slog.DiscardHandler, g.out})
@@ -139,7 +144,7 @@ func (g *gateway) gone(id uint64) {
 
 // answer answers a question, which comes every few seconds.
 func (g *gateway) answer(ask uint64) Answer {
-	g.engine.flows.sweep(g.engine.udpIdle())
+	g.engine.flows.sweep(g.tune.udpIdle)
 	d := &g.drops
 	a := Answer{Ask: ask, Stats: stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}}
 	a.Stats.TCPFlows, a.Stats.UDPFlows = g.engine.flows.counts()

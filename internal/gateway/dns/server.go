@@ -10,7 +10,6 @@ package dns
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -50,7 +49,6 @@ type Config struct {
 	Forward bool
 	// ResolvConf is the file with the host's resolvers, which is read for each question; it may be missing or empty.
 	ResolvConf string
-	Log        *slog.Logger
 	// Dial reaches the host's resolvers; nil = net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Port of the host's resolvers; empty = 53.
@@ -69,9 +67,6 @@ type Server struct {
 
 // New makes a server. The only error is a record that is not a name.
 func New(c Config) (*Server, error) {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
 	}
