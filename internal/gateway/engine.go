@@ -3,10 +3,9 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
@@ -49,12 +49,8 @@ const (
 //
 //	deliver (gateway's goroutine) → stack → tcpPacket, udpPacket: new flows → a goroutine each: dial, then relay
 type engine struct {
-	plan   *Plan
-	tune   *tuning
-	log    *slog.Logger
-	flows  *flowTable
-	awake  *awake                       // flows read from the host only while it is
-	dnsTCP func(src uint64, c net.Conn) // serves a TCP connection to the gateway's port 53; nil without a name server
+	gw    *gateway
+	flows *flowTable
 
 	stack  *stack.Stack
 	link   *link
@@ -65,11 +61,8 @@ type engine struct {
 
 // newEngine makes a stack whose packets go to g's outlet.
 func newEngine(g *gateway) (*engine, error) {
-	e := &engine{plan: &g.plan, tune: &g.tune, log: g.log, flows: newFlowTable(), awake: &g.awake}
-	if g.dns != nil {
-		e.dnsTCP = g.dns.ServeTCP
-	}
-	e.link = newLink(e.plan, g.out)
+	e := &engine{gw: g, flows: newFlowTable()}
+	e.link = newLink(&g.plan, g.out)
 	e.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
@@ -89,13 +82,13 @@ func (e *engine) configure() error {
 	if err := e.stack.CreateNIC(nicID, e.link); err != nil {
 		return fmt.Errorf("make gateway interface: %s", err)
 	}
-	for _, a := range []netip.Addr{e.plan.Gateway, e.plan.Alias} {
+	for _, a := range []netip.Addr{e.gw.plan.Gateway, e.gw.plan.Alias} {
 		if !a.IsValid() {
 			continue
 		}
 		pa := tcpip.ProtocolAddress{
 			Protocol:          ipv4.ProtocolNumber,
-			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.plan.Subnet.Bits()},
+			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.gw.plan.Subnet.Bits()},
 		}
 		if err := e.stack.AddProtocolAddress(nicID, pa, stack.AddressProperties{}); err != nil {
 			return fmt.Errorf("add gateway address %s: %s", a, err)
@@ -108,7 +101,7 @@ func (e *engine) configure() error {
 	if err := e.stack.SetSpoofing(nicID, true); err != nil {
 		return fmt.Errorf("open gateway interface: %s", err)
 	}
-	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.plan.Subnet.Bits(), 32))))
+	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.gw.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.gw.plan.Subnet.Bits(), 32))))
 	if err != nil {
 		return fmt.Errorf("set gateway route: %w", err)
 	}
@@ -136,7 +129,7 @@ func (e *engine) deliver(src uint64, f []byte) {
 // deliverPacket passes a packet to the stack that opens no connection, and takes it over.
 func (e *engine) deliverPacket(src uint64, proto tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
 	e.src = src
-	e.link.deliver(proto, pkt)
+	e.link.InjectInbound(proto, pkt)
 	pkt.DecRef()
 }
 
@@ -147,13 +140,9 @@ func newPacket(p []byte) *stack.PacketBuffer {
 
 // dial opens the host's end of a flow to the outside or to the host's loopback.
 func (e *engine) dial(f *flow, network, address string) (*hostConn, error) {
-	ctx, cancel := context.WithTimeout(f.ctx, e.dialTimeout())
+	ctx, cancel := context.WithTimeout(f.ctx, e.gw.tune.dialTimeout)
 	defer cancel()
-	dial := e.tune.dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	c, err := dial(ctx, network, address)
+	c, err := e.gw.tune.dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -172,13 +161,8 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 	if err != nil {
 		return nil
 	}
-	var guest *guestConn
-	if f.key.proto == protoTCP {
-		guest = newGuestTCP(f, wq, ep)
-	} else {
-		guest = newGuestUDP(wq, ep)
-	}
-	err = ep.Bind(fullAddress(netip.AddrPortFrom(e.plan.Gateway, 0)))
+	guest := newGuest(f, wq, ep)
+	err = ep.Bind(fullAddress(netip.AddrPortFrom(e.gw.plan.Gateway, 0)))
 	if err == nil {
 		err = ep.Connect(fullAddress(to))
 	}
@@ -186,7 +170,7 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 		select {
 		case <-guest.writable:
 			err = ep.LastError()
-		case <-time.After(e.dialTimeout()):
+		case <-time.After(e.gw.tune.dialTimeout):
 			err = &tcpip.ErrTimeout{}
 		}
 	}
@@ -202,6 +186,77 @@ func fullAddress(a netip.AddrPort) tcpip.FullAddress {
 	return tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFrom4(a.Addr().As4()), Port: a.Port()}
 }
 
-// timeouts of the engine, which tests shorten.
-func (e *engine) dialTimeout() time.Duration { return cmp.Or(e.tune.dialTimeout, dialTimeout) }
-func (e *engine) udpIdle() time.Duration     { return cmp.Or(e.tune.udpIdle, udpIdleTimeout) }
+// link is the Ethernet interface of the gateway's TCP/IP stack. What the stack sends goes to the outlet; the Endpoint, which has no
+// room for a packet, is the rest.
+type link struct {
+	*channel.Endpoint
+	plan *Plan
+	out  *outlet
+}
+
+var (
+	_ stack.LinkEndpoint = (*link)(nil)
+	_ stack.GSOEndpoint  = (*link)(nil)
+)
+
+// newLink makes it. Checksums of what arrives are not looked at: the frames come over a socket of this host, and many guests leave
+// them to the hardware that is not there. The outlet cuts large TCP packets and computes their checksums.
+func newLink(p *Plan, out *outlet) *link {
+	l := &link{Endpoint: channel.New(0, uint32(p.MTU), tcpip.LinkAddress(p.MAC)), plan: p, out: out}
+	l.LinkEPCapabilities = stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
+	l.SupportedGSOKind = stack.HostGSOSupported
+	return l
+}
+
+// WritePackets implements stack.LinkWriter. What does not fit the outlet is dropped and counted there.
+func (l *link) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
+	n := 0
+	for _, pkt := range pkts.AsSlice() {
+		l.write(pkt)
+		n++
+	}
+	return n, nil
+}
+
+func (l *link) write(pkt *stack.PacketBuffer) {
+	proto := pkt.NetworkProtocolNumber
+	if proto == header.ARPProtocolNumber && !l.outgoingARP(header.ARP(pkt.NetworkHeader().Slice())) {
+		return
+	}
+	src := pkt.EgressRoute.LocalLinkAddress
+	if src == "" {
+		src = l.LinkAddress()
+	}
+	header.Ethernet(pkt.LinkHeader().Push(header.EthernetMinimumSize)).Encode(&header.EthernetFields{
+		Type: proto, SrcAddr: src, DstAddr: pkt.EgressRoute.RemoteLinkAddress,
+	})
+	l.out.putPacket(pkt)
+}
+
+// outgoingARP prepares an ARP packet and tells whether it may leave.
+//
+// The stack asks for a guest's MAC address in the name of the sender of a packet for it, which may be the alias or an address
+// of the outside. Guests may not answer that, and inspectARP would not take the answer, so the gateway asks instead. Since
+// the stack takes every address for its own, it is held to answers about those that are.
+func (l *link) outgoingARP(a header.ARP) bool {
+	if !a.IsValid() {
+		return false
+	}
+	switch a.Op() {
+	case header.ARPRequest:
+		copy(a.ProtocolAddressSender(), l.plan.Gateway.AsSlice())
+		return true
+	case header.ARPReply:
+		return l.plan.own(netip.AddrFrom4([4]byte(a.ProtocolAddressSender())))
+	}
+	return false
+}
+
+// MaxHeaderLength implements stack.LinkEndpoint.
+func (l *link) MaxHeaderLength() uint16 { return header.EthernetMinimumSize }
+
+// GSOMaxSize implements stack.GSOEndpoint: the longest IPv4 packet.
+func (l *link) GSOMaxSize() uint32 { return math.MaxUint16 }
+
+// ARPHardwareType implements stack.LinkEndpoint.
+func (l *link) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -28,11 +27,9 @@ const acceptPause = 50 * time.Millisecond
 type forward struct {
 	network.Forward
 	gw     *gateway
-	number int    // in Config
-	told   string // why it took nothing when it was tried last, as the daemon was told
-
-	mu    sync.Mutex
-	flows map[netip.AddrPort]*forwardedUDP // UDP, by the outside's address
+	number int      // in Config
+	told   string   // why it took nothing when it was tried last, as the daemon was told
+	flows  sync.Map // of *forwardedUDP, by the outside's netip.AddrPort
 }
 
 // takeForward serves the forward with that number, whose socket has come. The port is the daemon's.
@@ -43,7 +40,7 @@ func (g *gateway) takeForward(number int) error {
 	socket := g.pair.files[0]
 	g.pair.files = g.pair.files[1:]
 	defer socket.Close() // listeners and connections have duplicates
-	f := &forward{Forward: g.cfg.Forwards[number], gw: g, number: number, flows: map[netip.AddrPort]*forwardedUDP{}}
+	f := &forward{Forward: g.cfg.Forwards[number], gw: g, number: number}
 	if f.Proto == "tcp" {
 		l, err := net.FileListener(socket)
 		if err != nil {
@@ -96,7 +93,7 @@ func (f *forward) takeConnection(l net.Listener) error {
 	host, e := newHostConn(c), f.gw.engine
 	flow := f.newFlow(protoTCP)
 	if flow == nil {
-		e.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
+		f.gw.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
 		_ = host.Close()
 		return nil
 	}
@@ -148,10 +145,8 @@ func (f *forward) takeDatagram(p *ipv4.PacketConn, buf []byte) error {
 // flowFrom is the flow of a sender, a new one if need be, nil if there cannot be one now.
 func (f *forward) flowFrom(p *ipv4.PacketConn, sender *net.UDPAddr) *forwardedUDP {
 	outside := sender.AddrPort()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if d := f.flows[outside]; d != nil && d.ctx.Err() == nil {
-		return d
+	if d, _ := f.flows.Load(outside); d != nil && d.(*forwardedUDP).ctx.Err() == nil {
+		return d.(*forwardedUDP)
 	}
 	flow := f.newFlow(protoUDP)
 	if flow == nil {
@@ -163,19 +158,17 @@ func (f *forward) flowFrom(p *ipv4.PacketConn, sender *net.UDPAddr) *forwardedUD
 		return nil
 	}
 	flow.onEnd(d.guest.abort)
-	f.flows[outside] = d
+	f.flows.Store(outside, d)
 	go func() {
 		defer flow.release()
 		defer d.guest.Close()
 		flow.fromGuest(d.guest, func(b []byte) error {
-			_, _ = p.WriteTo(b, d.at.Load(), sender)
+			if _, err := p.WriteTo(b, d.at.Load(), sender); err != nil { // it may have been asked by a broadcast
+				_, _ = p.WriteTo(b, nil, sender)
+			}
 			return nil
 		})
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.flows[outside] == d {
-			delete(f.flows, outside)
-		}
+		f.flows.CompareAndDelete(outside, d)
 	}()
 	return d
 }

@@ -11,7 +11,7 @@
 // dropped.
 //
 // The stack's (gVisor's) work is per packet, so it sees few and large ones: TCP segments of a chunk that follow each other are joined
-// (coalesce.go), and what it sends is cut into frames behind it (segment.go).
+// (coalesce.go), and what it sends is cut into frames behind it (outlet.go).
 //
 // In shared mode guests reach the outside through the gateway: TCP and UDP flows end in the stack and are opened again by
 // the host (NAT). The host's loopback is reached through an alias, the last usable address of the subnet, which is also called
@@ -24,6 +24,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net"
@@ -87,15 +88,6 @@ type stats struct {
 	TCPFlows, UDPFlows           int    // open now
 }
 
-func (g *gateway) stats() stats {
-	d := &g.drops
-	s := stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}
-	if g.engine != nil {
-		s.TCPFlows, s.UDPFlows = g.engine.flows.counts()
-	}
-	return s
-}
-
 // start makes the servers and the stack of what the daemon has sent.
 func (g *gateway) start() (err error) {
 	if g.plan, err = g.cfg.Plan(); err != nil {
@@ -124,33 +116,37 @@ func (g *gateway) handle(src uint64, f []byte) {
 	if g.joined.join(f) {
 		return
 	}
-	switch v, d := g.plan.inspect(f); v {
+	switch g.plan.inspect(f) {
 	case dropMalformed:
 		g.drops.malformed.Add(1)
 	case dropUnwanted:
 		g.drops.unwanted.Add(1)
 	case toDHCP:
-		g.handleDHCP(src, d)
+		g.handleDHCP(src, f)
 	case toDNS:
-		g.handleDNS(src, d)
+		g.handleDNS(src, f)
 	case toStack:
 		g.toStack(src, f)
 	}
 }
 
-func (g *gateway) handleDHCP(src uint64, d datagram) {
+func (g *gateway) handleDHCP(src uint64, f []byte) {
 	if g.dhcp == nil {
 		g.drops.unwanted.Add(1)
 		return
 	}
-	if r, ok := g.dhcp.Handle(src, d.mac[:], d.payload); ok {
+	u := header.UDP(header.IPv4(f[frame.MinLen:]).Payload())
+	if r, ok := g.dhcp.Handle(src, f[6:12], u[header.UDPMinimumSize:u.Length()]); ok {
 		g.sendUDP(r.MAC, portDHCPServer, netip.AddrPortFrom(r.IP, portDHCPClient), r.Payload)
 	}
 }
 
-func (g *gateway) handleDNS(src uint64, d datagram) {
-	g.dns.HandleUDP(src, d.payload, g.plan.maxDatagram(), func(answer []byte) {
-		g.sendUDP(d.mac[:], portDNS, d.src, answer)
+func (g *gateway) handleDNS(src uint64, f []byte) {
+	ip := header.IPv4(f[frame.MinLen:])
+	u := header.UDP(ip.Payload())
+	mac, from := bytes.Clone(f[6:12]), addrPort(ip.SourceAddress(), u.SourcePort())
+	g.dns.HandleUDP(src, u[header.UDPMinimumSize:u.Length()], g.plan.maxDatagram(), func(answer []byte) {
+		g.sendUDP(mac, portDNS, from, answer)
 	})
 }
 

@@ -216,7 +216,7 @@ func (g *ipGuest) Deliver(b frame.Batch) {
 func (g *ipGuest) run() {
 	for f := range g.in {
 		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(f[14:])})
-		g.link.deliver(header.Ethernet(f).Type(), pkt)
+		g.link.InjectInbound(header.Ethernet(f).Type(), pkt)
 		pkt.DecRef()
 	}
 }

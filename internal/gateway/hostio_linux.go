@@ -53,9 +53,6 @@ func (v *vector) write(fd uintptr) (int, error) {
 	return rawMessage(unix.SYS_SENDMSG, fd, &h, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
 
-// message is what one read needs.
-type message struct{ oob [256]byte }
-
 // receive reads what is there without waiting, and the control messages that come with it.
 func (m *message) receive(fd uintptr, b []byte) (n int, oob []byte, err error) {
 	var iov unix.Iovec
@@ -89,8 +86,3 @@ var bufferOptions = []int{unix.SO_SNDBUF, unix.SO_SNDBUFFORCE}
 
 // Yield lets other processes run.
 func Yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
-
-// socketpair makes a pair of sockets that children do not inherit.
-func socketpair() ([2]int, error) {
-	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-}

@@ -34,25 +34,17 @@ func writeNow(fd uintptr, b []byte) (int, error) {
 }
 
 // write writes what the socket takes without waiting.
-func (v *vector) write(fd uintptr) (done int, err error) {
-	for _, b := range v {
-		if len(b) == 0 {
-			continue
-		}
-		n, err := writeNow(fd, b)
-		done += n
-		if err != nil && done > 0 {
-			return done, nil
-		}
-		if err != nil || n < len(b) {
-			return done, err
+func (v *vector) write(fd uintptr) (int, error) {
+	if len(v[0]) == 0 {
+		return writeNow(fd, v[1])
+	}
+	for {
+		n, err := unix.SendmsgBuffers(int(fd), v[:], nil, nil, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return max(n, 0), err
 		}
 	}
-	return done, nil
 }
-
-// message is what one read needs.
-type message struct{ oob [256]byte }
 
 // receive reads what is there without waiting, and the control messages that come with it.
 func (m *message) receive(fd uintptr, b []byte) (n int, oob []byte, err error) {
@@ -67,18 +59,5 @@ func (m *message) receive(fd uintptr, b []byte) (n int, oob []byte, err error) {
 // bufferOptions set the size of the pair's buffers.
 var bufferOptions = []int{unix.SO_SNDBUF, unix.SO_RCVBUF}
 
-// Yield lets other goroutines run: the system has nothing for other processes that is to be had without cgo.
+// Yield lets other goroutines run: without cgo the system has nothing for other processes.
 func Yield() { runtime.Gosched() }
-
-// socketpair makes a pair of sockets that children do not inherit.
-func socketpair() (fds [2]int, err error) {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); err != nil {
-		return fds, err
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	return fds, nil
-}

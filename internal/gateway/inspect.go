@@ -27,45 +27,38 @@ const (
 	portDHCPClient = 68
 )
 
-// datagram is a UDP datagram for one of the gateway's own services, taken from a frame it still points into.
-type datagram struct {
-	mac     [6]byte // Ethernet source
-	src     netip.AddrPort
-	payload []byte
-}
-
 // inspect decides on a frame before the stack sees it. The stack is promiscuous, because it must take what is addressed to
 // the whole world, so everything it must not answer ends here: ARP and echo for other addresses, other ICMP, and whatever
 // pretends to come from the gateway or from outside the subnet.
-func (p *Plan) inspect(f []byte) (verdict, datagram) {
+func (p *Plan) inspect(f []byte) verdict {
 	if !Wants([6]byte(p.MAC), f) {
-		return dropUnwanted, datagram{}
+		return dropUnwanted
 	}
 	eth := header.Ethernet(f)
 	if f[6]&1 != 0 || [6]byte(f[6:12]) == [6]byte(p.MAC) {
-		return dropMalformed, datagram{}
+		return dropMalformed
 	}
 	body := f[frame.MinLen:]
 	if eth.Type() == header.ARPProtocolNumber {
-		return p.inspectARP(body), datagram{}
+		return p.inspectARP(body)
 	}
 	ip := header.IPv4(body)
 	if !ip.IsValid(len(body)) {
-		return dropMalformed, datagram{}
+		return dropMalformed
 	}
 	src, dst := netip.AddrFrom4(ip.SourceAddress().As4()), netip.AddrFrom4(ip.DestinationAddress().As4())
 	if ip.TransportProtocol() == header.UDPProtocolNumber && !fragmented(ip) {
-		if v, d := p.inspectService(f, ip, src, dst); v != toStack {
-			return v, d
+		if v := p.inspectService(ip, src, dst); v != toStack {
+			return v
 		}
 	}
 	switch {
 	case !p.isGuest(src):
-		return dropMalformed, datagram{}
+		return dropMalformed
 	case [6]byte(f[:6]) != [6]byte(p.MAC):
-		return dropUnwanted, datagram{} // broadcasts, DHCP apart
+		return dropUnwanted // broadcasts, DHCP apart
 	}
-	return p.inspectTransport(ip, dst), datagram{}
+	return p.inspectTransport(ip, dst)
 }
 
 // Wants tells whether the gateway with that MAC address can have an interest in f at all.
@@ -98,22 +91,21 @@ func (p *Plan) inspectARP(body []byte) verdict {
 }
 
 // inspectService finds datagrams for the DHCP and DNS servers.
-func (p *Plan) inspectService(f []byte, ip header.IPv4, src, dst netip.Addr) (verdict, datagram) {
+func (p *Plan) inspectService(ip header.IPv4, src, dst netip.Addr) verdict {
 	u := header.UDP(ip.Payload())
 	if len(u) < header.UDPMinimumSize || int(u.Length()) < header.UDPMinimumSize || int(u.Length()) > len(u) {
-		return dropMalformed, datagram{}
+		return dropMalformed
 	}
-	d := datagram{mac: [6]byte(f[6:12]), src: netip.AddrPortFrom(src, u.SourcePort()), payload: u[header.UDPMinimumSize:u.Length()]}
 	switch {
 	case u.DestinationPort() == portDHCPServer && (dst == p.Gateway || dst == broadcastAddr || dst == p.broadcast):
 		if u.SourcePort() != portDHCPClient {
-			return dropMalformed, datagram{}
+			return dropMalformed
 		}
-		return toDHCP, d
+		return toDHCP
 	case u.DestinationPort() == portDNS && dst == p.Gateway && p.isGuest(src) && p.dns:
-		return toDNS, d
+		return toDNS
 	}
-	return toStack, datagram{}
+	return toStack
 }
 
 // inspectTransport decides on a unicast packet from a guest.

@@ -80,7 +80,8 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	n.conn = ours
 	started := make(chan struct{})
 	tune.onStart = func() { close(started) }
-	n.gw = onPair(t, theirs, tune)
+	n.gw, err = newGateway(theirs, tune)
+	require.NoError(t, err)
 	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.MAC}, KnownOnly: true}, n)
 	require.NoError(t, err)
 	var loops sync.WaitGroup
@@ -99,16 +100,6 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 		n.pass(i, listen(t, c, f))
 	}
 	return n
-}
-
-// onPair is a gateway on its end of a pair.
-func onPair(t testing.TB, end *os.File, tune tuning) *gateway {
-	c, err := net.FileConn(end)
-	require.NoError(t, err)
-	require.NoError(t, end.Close())
-	g, err := newGateway(c.(*net.UnixConn), tune)
-	require.NoError(t, err)
-	return g
 }
 
 // listen opens the port of a forward as the daemon does it.

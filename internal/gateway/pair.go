@@ -12,18 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// pairBuffer is how much the pair holds each way, in bytes: what some connections have under way at once. With a quarter of it the
-	// gateway had to wait for the daemon again and again, which cost a tenth of a processor's time. Without root Linux gives less.
-	pairBuffer = 1 << 20
-)
+// pairBuffer is how much the pair holds each way, in bytes: what some connections have under way at once. With a quarter of it the
+// gateway had to wait for the daemon again and again, which cost a tenth of a processor's time. Without root Linux gives less.
+const pairBuffer = 1 << 20
 
 // NewPair makes the two ends: the daemon's, and the gateway's, which is to be inherited.
 func NewPair() (daemon *net.UnixConn, gateway *os.File, err error) {
-	fds, err := socketpair()
+	syscall.ForkLock.RLock() // children do not inherit them
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
+		syscall.ForkLock.RUnlock()
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	for _, fd := range fds {
 		for _, option := range bufferOptions {
 			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, pairBuffer)
@@ -101,15 +105,9 @@ func (p *Pair) readOnce(fd uintptr) bool {
 }
 
 func (p *Pair) keepFiles(oob []byte) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return
-	}
+	messages, _ := unix.ParseSocketControlMessage(oob)
 	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			continue
-		}
+		fds, _ := unix.ParseUnixRights(&m)
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
 			p.files = append(p.files, os.NewFile(uintptr(fd), "forward"))
@@ -140,3 +138,6 @@ func (p *Pair) writeOnce(fd uintptr) bool {
 
 // A vector is what is written at once.
 type vector [2][]byte
+
+// message is what one read needs.
+type message struct{ oob [256]byte }

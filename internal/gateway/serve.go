@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -24,27 +25,32 @@ const readSize = 256 << 10
 // serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
 // else is closed here.
 func serve(end *os.File, hello Hello) error {
-	c, err := net.FileConn(end)
-	if err := errors.Join(err, end.Close()); err != nil {
-		return err
-	}
-	conn, ok := c.(*net.UnixConn)
-	if !ok {
-		return errors.Join(errors.New("the pair is no unix socket"), c.Close())
-	}
-	g, err := newGateway(conn, tuning{})
+	g, err := newGateway(end, tuning{})
 	if err != nil {
 		return err
 	}
 	return g.serve(hello)
 }
 
-func newGateway(conn *net.UnixConn, t tuning) (*gateway, error) {
+// newGateway makes a gateway on its end of the pair, which it closes.
+func newGateway(end *os.File, t tuning) (*gateway, error) {
+	c, err := net.FileConn(end)
+	if err := errors.Join(err, end.Close()); err != nil {
+		return nil, err
+	}
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("the pair is no unix socket")
+	}
 	p, err := PairOf(conn)
 	if err != nil {
 		return nil, err
 	}
 	p.takesFiles = true
+	t.dialTimeout, t.udpIdle = cmp.Or(t.dialTimeout, dialTimeout), cmp.Or(t.udpIdle, udpIdleTimeout)
+	if t.dial == nil {
+		t.dial = new(net.Dialer).DialContext
+	}
 	g := &gateway{tune: t, pair: p}
 	g.out = newOutlet(frame.MaxLen, func(b []byte, wait bool) (int, error) { return p.WriteWire(nil, b, wait) }, &g.drops)
 	g.log = slog.New(logger{slog.DiscardHandler, g.out})
@@ -138,8 +144,10 @@ func (g *gateway) gone(id uint64) {
 
 // answer answers a question, which comes every few seconds.
 func (g *gateway) answer(ask uint64) Answer {
-	g.engine.flows.sweep(g.engine.udpIdle())
-	a := Answer{Ask: ask, Stats: g.stats()}
+	g.engine.flows.sweep(g.tune.udpIdle)
+	d := &g.drops
+	a := Answer{Ask: ask, Stats: stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}}
+	a.Stats.TCPFlows, a.Stats.UDPFlows = g.engine.flows.counts()
 	if g.dhcp != nil {
 		a.Counters = g.dhcp.Stats()
 		a.DHCPSize, a.DHCPLeased = g.dhcp.Usage()

@@ -68,7 +68,7 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	}
 	f := e.flows.add(e.src, key)
 	if f == nil {
-		e.log.Warn("TCP connection refused because its guest has too many", "limit", maxFlows,
+		e.gw.log.Warn("TCP connection refused because its guest has too many", "limit", maxFlows,
 			"guest", addrPort(id.RemoteAddress, id.RemotePort).String())
 		return false
 	}
@@ -82,10 +82,10 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 // tcpTarget is where a connection leads; the zero target with true is the gateway's own DNS server.
 func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) {
 	dst := addrPort(id.LocalAddress, id.LocalPort)
-	if dst == netip.AddrPortFrom(e.plan.Gateway, portDNS) && e.dnsTCP != nil {
+	if dst == netip.AddrPortFrom(e.gw.plan.Gateway, portDNS) && e.gw.dns != nil {
 		return netip.AddrPort{}, true
 	}
-	return e.plan.target(dst)
+	return e.gw.plan.target(dst)
 }
 
 // serveTCP is the life of one connection: dial, and only then complete the guest's handshake.
@@ -97,11 +97,11 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 		if g := e.accept(f, r); g != nil {
 			defer g.Close()
 			f.onEnd(g.abort)
-			e.dnsTCP(f.share.src, g)
+			e.gw.dns.ServeTCP(f.share.src, g)
 		}
 		return
 	}
-	if e.plan.leadsToPrivate(dst) {
+	if e.gw.plan.leadsToPrivate(dst) {
 		r.Complete(true)
 		return
 	}
@@ -134,7 +134,7 @@ func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	if err != nil {
 		return nil
 	}
-	return newGuestTCP(f, wq, ep)
+	return newGuest(f, wq, ep)
 }
 
 // relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side
@@ -144,7 +144,7 @@ func (e *engine) relayTCP(guest *guestConn, host *hostConn, abort func()) {
 	defer wg.Wait()
 	wg.Go(func() {
 		err := pump(guest.write, func() (*[bufSize]byte, int, error) {
-			e.awake.wait()
+			e.gw.awake.wait()
 			return host.next()
 		})
 		if err != nil {

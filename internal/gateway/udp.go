@@ -15,7 +15,7 @@ import (
 // udpPacket takes a UDP packet that belongs to no flow and starts one. False makes the stack answer "port unreachable". It
 // runs inside deliver.
 func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
-	dst, ok := e.plan.target(addrPort(id.LocalAddress, id.LocalPort))
+	dst, ok := e.gw.plan.target(addrPort(id.LocalAddress, id.LocalPort))
 	if !ok {
 		return false
 	}
@@ -29,7 +29,7 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	udp.NewForwarder(e.stack, func(r *udp.ForwarderRequest) bool {
 		ep, err := r.CreateEndpoint(wq)
 		if err == nil {
-			guest = newGuestUDP(wq, ep)
+			guest = newGuest(f, wq, ep)
 		}
 		return err == nil
 	}).HandlePacket(id, pkt)
@@ -69,7 +69,7 @@ func (e *engine) serveUDP(f *flow, guest *guestConn, dst string) {
 		guest.offer(b)
 		return nil
 	}, func() (*[bufSize]byte, int, error) {
-		e.awake.wait()
+		e.gw.awake.wait()
 		return host.next()
 	})
 }

@@ -46,7 +46,7 @@ const (
 const (
 	KindHello    byte = iota + 64 // a Hello, the first of all
 	KindLeased                    // a dhcp.Lease, before the answer to the guest
-	KindUnleased                  // the MAC address of a lease that is no more
+	KindUnleased                  // what older gateways said of a lease that is no more
 	KindAnswer                    // an Answer to KindAsk
 	KindFailing                   // a Failing
 	KindLog                       // a LogLine

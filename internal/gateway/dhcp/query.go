@@ -67,7 +67,7 @@ func (q *query) request() (reply, bool) {
 			q.poolFull()
 			return reply{}, false
 		}
-		q.forget(old)
+		q.pool.remove(old)
 	}
 	q.bind(q.pool.take(q.mac, ip))
 	return q.reply(dhcpv4.MessageTypeAck, ip)
@@ -106,7 +106,9 @@ func (q *query) decline() {
 	if l == nil {
 		return
 	}
-	q.forget(l)
+	l.expires = min(l.expires, q.now)
+	q.tellChange(l)
+	q.pool.remove(l)
 	if _, fixed := q.pool.fixed[q.mac]; !fixed { // a reserved address is the only one its client can have
 		q.pool.quarantine(l, q.now)
 	}

@@ -64,11 +64,9 @@ type Config struct {
 	NamesTaken map[string]bool
 	// Leases are those of the server before this one.
 	Leases []Lease
-	// Changed is told of each lease that is granted, renewed or released, before the client gets its answer; Forgotten of one
-	// that is no more. Both may be nil.
-	Changed   func(Lease)
-	Forgotten func(mac net.HardwareAddr)
-	Log       *slog.Logger
+	// Changed is told of each lease that is granted, renewed, released or declined, before the client gets its answer.
+	Changed func(Lease)
+	Log     *slog.Logger
 	// Elapsed is a clock that never jumps, nil = the system's monotonic one. Leases run on it.
 	Elapsed func() time.Duration
 }
@@ -101,9 +99,6 @@ var broadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // New makes a server with the leases of the one before.
 func New(c Config) *Server {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	if c.Elapsed == nil {
 		start := time.Now()
 		c.Elapsed = func() time.Duration { return time.Since(start) }
@@ -143,17 +138,7 @@ func byAddress(a, b *lease) int { return a.ip.Compare(b.ip) }
 
 // tellChange tells of a lease as it is now. The caller holds mu.
 func (s *Server) tellChange(l *lease) {
-	if s.cfg.Changed != nil {
-		s.cfg.Changed(Lease{MAC: l.mac.hardware(), IP: l.ip, Left: l.expires - s.cfg.Elapsed(), Hostname: l.hostname, Name: l.name})
-	}
-}
-
-// forget takes a lease out of the pool and tells of it.
-func (s *Server) forget(l *lease) {
-	s.pool.remove(l)
-	if s.cfg.Forgotten != nil && l.bound {
-		s.cfg.Forgotten(l.mac.hardware())
-	}
+	s.cfg.Changed(Lease{MAC: l.mac.hardware(), IP: l.ip, Left: l.expires - s.cfg.Elapsed(), Hostname: l.hostname, Name: l.name})
 }
 
 // Stats are the counters.

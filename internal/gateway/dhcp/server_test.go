@@ -3,6 +3,7 @@
 package dhcp
 
 import (
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -39,7 +40,7 @@ func newRig(t *testing.T, last string) *rig {
 		Subnet: netip.MustParsePrefix("192.168.105.0/24"), Gateway: netip.MustParseAddr("192.168.105.1"),
 		First: netip.MustParseAddr("192.168.105.2"), Last: netip.MustParseAddr(last),
 		Reserved: []netip.Addr{netip.MustParseAddr("192.168.105.254"), netip.MustParseAddr("192.168.105.255")},
-		Router:   true, DNS: true, MTU: 1500, Changed: r.changed, Forgotten: func(mac net.HardwareAddr) { delete(r.kept, mac.String()) },
+		Router:   true, DNS: true, MTU: 1500, Changed: r.changed, Log: slog.New(slog.DiscardHandler),
 		Elapsed: func() time.Duration { return r.elapsed },
 	}
 	r.srv = New(r.cfg)

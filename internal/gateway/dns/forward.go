@@ -39,23 +39,18 @@ func (s *Server) forward(q *dns.Msg, tcp bool) *dns.Msg {
 	up := upstreamQuery(q)
 	var bad *dns.Msg
 	servers := resolvers(s.cfg.ResolvConf)
-	for range rounds {
-		for _, server := range servers {
-			a, err := s.exchange(ctx, up, server, tcp)
-			if ctx.Err() != nil {
-				break
-			}
-			if err != nil {
-				continue
-			}
-			if a.Rcode != dns.RcodeServerFailure && a.Rcode != dns.RcodeRefused {
-				return rewrite(q, a)
-			}
-			bad = a
-		}
-		if bad != nil || ctx.Err() != nil {
+	for i, server := range slices.Repeat(servers, rounds) {
+		if ctx.Err() != nil || bad != nil && i >= len(servers) {
 			break
 		}
+		a, err := s.exchange(ctx, up, server, tcp)
+		if err != nil {
+			continue
+		}
+		if a.Rcode != dns.RcodeServerFailure && a.Rcode != dns.RcodeRefused {
+			return rewrite(q, a)
+		}
+		bad = a
 	}
 	if bad != nil {
 		return rewrite(q, bad)

@@ -4,26 +4,12 @@ package dns
 
 import (
 	"encoding/binary"
-	"fmt"
-	"io"
 
 	"github.com/miekg/dns"
 )
 
 // headerLen is the length of a DNS header in bytes.
 const headerLen = 12
-
-// readQuery reads a question from a TCP connection into buf, length first.
-func readQuery(r io.Reader, buf []byte) (int, error) {
-	if _, err := io.ReadFull(r, buf[:2]); err != nil {
-		return 0, err
-	}
-	n := int(binary.BigEndian.Uint16(buf))
-	if n > len(buf) {
-		return 0, fmt.Errorf("read DNS question: %d bytes are too many", n)
-	}
-	return io.ReadFull(r, buf[:n])
-}
 
 // parse checks a question. It returns the question, or the answer to a bad one, or neither for what deserves none.
 func (s *Server) parse(b []byte) (q, answer *dns.Msg) {

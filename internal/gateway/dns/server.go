@@ -10,7 +10,6 @@ package dns
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -50,7 +49,6 @@ type Config struct {
 	Forward bool
 	// ResolvConf is the file with the host's resolvers, which is read for each question; it may be missing or empty.
 	ResolvConf string
-	Log        *slog.Logger
 	// Dial reaches the host's resolvers; nil = net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Port of the host's resolvers; empty = 53.
@@ -69,9 +67,6 @@ type Server struct {
 
 // New makes a server. The only error is a record that is not a name.
 func New(c Config) (*Server, error) {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
 	}
@@ -112,10 +107,10 @@ func (s *Server) HandleUDP(client uint64, query []byte, maxReply int, reply func
 // ServeTCP answers the questions on a connection, one after the other, until the client is done or silent for too long. It
 // does not close c.
 func (s *Server) ServeTCP(client uint64, c net.Conn) {
-	buf := make([]byte, maxQuery)
+	buf, framed := make([]byte, maxQuery), dns.Conn{Conn: c}
 	for {
 		_ = c.SetDeadline(time.Now().Add(tcpIdle))
-		n, err := readQuery(c, buf)
+		n, err := framed.Read(buf)
 		if err != nil {
 			return
 		}
@@ -135,7 +130,7 @@ func (s *Server) ServeTCP(client uint64, c net.Conn) {
 		}
 		failed := false
 		s.send(q, answer, dns.MaxMsgSize-1, func(b []byte) {
-			_, err := c.Write(append([]byte{byte(len(b) >> 8), byte(len(b))}, b...))
+			_, err := framed.Write(b)
 			failed = err != nil
 		})
 		if failed {

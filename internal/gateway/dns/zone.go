@@ -113,24 +113,19 @@ func (z zone) reverse(q *dns.Msg, ip netip.Addr) *dns.Msg {
 	if len(names) == 0 {
 		return failure(q, dns.RcodeNameError)
 	}
-	m := failure(q, dns.RcodeSuccess)
+	m, ttl := failure(q, dns.RcodeSuccess), uint32(ttl)
+	if z.guests != nil { // an address keeps its names no longer than a guest keeps its own
+		ttl = guestTTL
+	}
 	if question.Qtype != dns.TypePTR && question.Qtype != dns.TypeANY {
 		return m
 	}
 	for _, name := range names {
 		m.Answer = append(m.Answer, &dns.PTR{
-			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: z.reverseTTL()}, Ptr: name,
+			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: ttl}, Ptr: name,
 		})
 	}
 	return m
-}
-
-// reverseTTL is how long an address keeps its names: no longer than a guest keeps its own.
-func (z zone) reverseTTL() uint32 {
-	if z.guests != nil {
-		return guestTTL
-	}
-	return ttl
 }
 
 // parseReverse reads the address out of a canonical d.c.b.a.in-addr.arpa.

@@ -4,27 +4,18 @@ package bridge
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// A target is where a run of frames goes: to one port, or flooded.
+// A target is where a run of frames goes: to one port, to nowhere, or else to all others.
 type target struct {
-	port *Port
-	kind targetKind
+	port  *Port
+	drop  *atomic.Uint64 // counts those that are dropped
+	group bool           // broadcast or multicast: also to ports that want known unicast only
 }
-
-type targetKind uint8
-
-const (
-	toNone     targetKind = iota // no frame yet
-	toPort                       // to target.port
-	toSelf                       // to the port it came from: dropped
-	toGroup                      // broadcast or multicast: to all others
-	toUnknown                    // unknown unicast: to all others that want it
-	toIsolated                   // from an isolated port to another: dropped
-)
 
 // A run is a stretch of consecutive frames of one batch with one target.
 type run struct {
@@ -58,7 +49,7 @@ func (p *Port) Send(b frame.Batch) {
 		}
 		if dst != lastDst || r.frames == 0 {
 			lastDst = dst
-			if t := p.route(dst, sec); t != r.target {
+			if t := p.route(dst, sec); t != r.target || r.frames == 0 {
 				p.flush(b, r, it.Offset(), now)
 				r = run{target: t, start: it.Offset()}
 			}
@@ -72,7 +63,7 @@ func (p *Port) Send(b frame.Batch) {
 // route decides where a frame to dst goes.
 func (p *Port) route(dst macAddr, now uint32) target {
 	if dst.isGroup() {
-		return target{kind: toGroup}
+		return target{group: true}
 	}
 	var q *Port
 	if e := p.br.table.find(dst); e != nil && !e.expired(now) {
@@ -81,32 +72,25 @@ func (p *Port) route(dst macAddr, now uint32) target {
 		q = p.br.opts.Find(uint64(dst))
 	}
 	switch {
-	case q == nil:
-		return target{kind: toUnknown}
 	case q == p:
-		return target{kind: toSelf}
-	case p.opts.Isolated && q.opts.Isolated:
-		return target{kind: toIsolated}
-	default:
-		return target{kind: toPort, port: q}
+		return target{drop: &p.drops.hairpin}
+	case q != nil && p.opts.Isolated && q.opts.Isolated:
+		return target{drop: &p.drops.isolated}
 	}
+	return target{port: q}
 }
 
 // flush delivers r, which ends at offset end of b.
 func (p *Port) flush(b frame.Batch, r run, end int, now time.Duration) {
-	if r.frames == 0 {
-		return
-	}
 	part := frame.NewBatch(b.Bytes()[r.start:end:end], r.frames)
-	switch r.target.kind {
-	case toPort:
+	switch {
+	case r.frames == 0:
+	case r.target.port != nil:
 		r.target.port.deliver(p, part, r.longest)
-	case toSelf:
-		p.drops.hairpin.Add(uint64(r.frames))
-	case toGroup, toUnknown:
+	case r.target.drop != nil:
+		r.target.drop.Add(uint64(r.frames))
+	default:
 		p.flood(part, r, now)
-	case toIsolated:
-		p.drops.isolated.Add(uint64(r.frames))
 	}
 }
 
@@ -125,7 +109,7 @@ func (p *Port) flood(part frame.Batch, r run, now time.Duration) {
 	ports := *p.br.ports.Load()
 	for i := range ports {
 		q := ports[i].Load()
-		if q == nil || q == p || r.target.kind == toUnknown && q.opts.KnownOnly || p.opts.Isolated && q.opts.Isolated {
+		if q == nil || q == p || !r.target.group && q.opts.KnownOnly || p.opts.Isolated && q.opts.Isolated {
 			continue
 		}
 		q.deliver(p, part, r.longest)

@@ -181,6 +181,16 @@ func TestDetachUnderLoad(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
+// TestCloseBeforeResume: a gateway that was taken over ends with the network though it was never told to go on.
+func TestCloseBeforeResume(t *testing.T) {
+	n := start(t, Options{})
+	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
+	i, err := n.Detach()
+	require.NoError(t, err)
+	require.NoError(t, start(t, Options{Inherited: again(t, i)}).Close())
+	assert.Error(t, syscall.Kill(i.State.PID, 0), "reaped")
+}
+
 // TestDetachWithoutGateway: a network whose gateway is being started again ends as by Close.
 func TestDetachWithoutGateway(t *testing.T) {
 	n := start(t, Options{Start: gateway.Program{Path: "/nonexistent"}.Start})

@@ -120,18 +120,6 @@ func (t *leases) remove(mac [6]byte) {
 	}
 }
 
-// unleased takes from a gateway that a lease is no more.
-func (t *leases) unleased(mac net.HardwareAddr) error {
-	if len(mac) != 6 {
-		return fmt.Errorf("the end of a lease for %q", mac)
-	}
-	t.mu.Lock()
-	t.remove([6]byte(mac))
-	t.mu.Unlock()
-	t.save()
-	return nil
-}
-
 func (t *leases) save() {
 	if t.store != nil {
 		t.store.SaveLeases(t.snapshot)

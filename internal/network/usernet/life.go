@@ -5,6 +5,7 @@ package usernet
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -43,7 +44,6 @@ type life struct {
 	inherited bool
 	ready     bool // has said hello
 	lines     int  // logged since the last tick
-	failure   error
 
 	unanswered int           // ticks; guarded by sup.mu
 	late       chan int      // forwards to pass
@@ -96,7 +96,7 @@ func (l *life) run() error {
 	}
 	l.end()
 	writer.Wait()
-	if how, _ := l.proc.Wait(); how != nil && !how.Success() && !errors.Is(err, errHung) && l.failure == nil {
+	if how, _ := l.proc.Wait(); how != nil && !how.Success() && errors.Is(err, io.EOF) {
 		err = errors.New(how.String())
 	}
 	return err
@@ -175,9 +175,9 @@ func (l *life) receive() error {
 	used, err := p.Parse(l.buf[:l.have])
 	l.have = copy(l.buf, l.buf[used:l.have])
 	if err != nil {
-		l.failure = fmt.Errorf("it sent what cannot be: %w", err)
+		err = fmt.Errorf("it sent what cannot be: %w", err)
 	}
-	return l.failure
+	return err
 }
 
 // bulk is from how much in one read on, in bytes, more is taken to be on its way.

@@ -41,7 +41,7 @@ func (l *life) message(kind byte, body []byte) error {
 	case gateway.KindLeased:
 		return take(body, n.leases.leased)
 	case gateway.KindUnleased:
-		return take(body, n.leases.unleased)
+		return nil
 	case gateway.KindAnswer:
 		return take(body, func(a gateway.Answer) error { return l.sup.answer(l, a) })
 	case gateway.KindFailing:

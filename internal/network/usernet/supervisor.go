@@ -138,8 +138,9 @@ func (s *supervisor) run(l *life) {
 			delay = 0
 		}
 		s.note(err, delay)
-		if !s.pause(delay) {
-			return
+		select {
+		case <-time.After(delay):
+		case <-s.stopped.Done():
 		}
 		delay = min(max(2*delay, s.net.opts.tune.minDelay), maxDelay)
 	}
@@ -177,28 +178,20 @@ func (s *supervisor) note(err error, delay time.Duration) {
 		"reason", err, "delay", delay.String())
 }
 
-// pause waits; it reports false at a stop.
-func (s *supervisor) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-s.stopped.Done():
-		return false
-	}
-}
-
 // close ends the gateway for good and waits for it.
 func (s *supervisor) close() {
 	s.stop()
 	s.mu.Lock()
-	if s.life != nil {
-		s.life.end()
-	}
+	l := s.life
 	s.mu.Unlock()
+	if l != nil {
+		l.end()
+	}
 	s.goOn()
 	<-s.ended
+	if l != nil {
+		_, _ = l.proc.Wait() // of one that was not resumed
+	}
 }
 
 // add sums up the counters of two lives.

@@ -5,6 +5,8 @@ package usernet
 import (
 	"errors"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -119,7 +121,7 @@ func (l *life) writeNext() (more bool, err error) {
 	if w == nil {
 		return false, nil
 	}
-	defer l.sup.queue.free(w)
+	defer w.free()
 	if err = l.put(w.buf); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		l.sup.lost.Add(uint64(w.frames))
 	}
@@ -163,4 +165,117 @@ func (l *life) put(b []byte) error {
 	}
 	l.left = l.left[:0]
 	return nil
+}
+
+// Bounds of a queue, in bytes of wire form.
+const (
+	// queuePerSession is how much one client may have waiting: about 700 full frames, more than a guest's virtio ring.
+	queuePerSession = 1 << 20
+	// queueTotal is how much all of them may have waiting...
+	queueTotal = 8 << 20
+	// queueShare is ...beyond which each still gets this, so that no client can fill the queue for the others.
+	queueShare = 64 << 10
+
+	// spareSize is the largest buffer that is kept for reuse.
+	spareSize = 256 << 10
+)
+
+// spares are backlogs that were written.
+var spares = sync.Pool{New: func() any { return new(backlog) }}
+
+// A backlog is what waits from one session.
+type backlog struct {
+	session uint64
+	buf     []byte // as it goes over the pair: KindSession, then frames and messages
+	frames  int
+	bytes   int // of the frames
+}
+
+// A queue holds frames for the gateway while the pair is full, and messages. It is bounded, drops at its tail and is served round
+// robin by session, so that one client's flood delays no other's frames. Session 0 is this daemon.
+type queue struct {
+	mu      sync.Mutex
+	waiting map[uint64]*backlog
+	turns   []*backlog // their order
+	bytes   int
+
+	token chan struct{} // one: something waits, or wake was called
+}
+
+// newQueue makes an empty queue.
+func newQueue() *queue { return &queue{waiting: map[uint64]*backlog{}, token: make(chan struct{}, 1)} }
+
+// put queues frames of a session. It returns for how many there was no room.
+func (q *queue) put(session uint64, b frame.Batch) (full int) {
+	q.mu.Lock()
+	w := q.of(session)
+	room := max(queueShare-w.bytes, min(queuePerSession-w.bytes, queueTotal-q.bytes))
+	end, n := 0, 0
+	for it := b.Iter(); it.Next() && it.End() <= room; n++ {
+		end = it.End()
+	}
+	w.buf = append(w.buf, b.Bytes()[:end]...)
+	w.frames += n
+	w.bytes += end
+	q.bytes += end
+	q.mu.Unlock()
+	q.wake()
+	return b.Len() - n
+}
+
+// message queues a message behind the frames of a session.
+func (q *queue) message(session uint64, kind byte, body any) {
+	q.mu.Lock()
+	w := q.of(session)
+	w.buf = gateway.AppendMessage(w.buf, kind, body)
+	q.mu.Unlock()
+	q.wake()
+}
+
+// of is what waits from a session. The caller holds mu.
+func (q *queue) of(session uint64) *backlog {
+	w := q.waiting[session]
+	if w == nil {
+		w = spares.Get().(*backlog)
+		*w = backlog{session: session, buf: gateway.AppendSession(w.buf[:0], session)}
+		q.waiting[session] = w
+		q.turns = append(q.turns, w)
+	}
+	return w
+}
+
+// wake puts the token there: there may be something in the queue.
+func (q *queue) wake() {
+	select {
+	case q.token <- struct{}{}:
+	default:
+	}
+}
+
+// next takes what waits from the session whose turn it is, nil if nothing waits.
+func (q *queue) next() *backlog {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.turns) == 0 {
+		return nil
+	}
+	w := q.turns[0]
+	q.turns = slices.Delete(q.turns, 0, 1)
+	delete(q.waiting, w.session)
+	q.bytes -= w.bytes
+	return w
+}
+
+// empty tells whether nothing waits.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.turns) == 0
+}
+
+// free gives a backlog back.
+func (w *backlog) free() {
+	if cap(w.buf) <= spareSize {
+		spares.Put(w)
+	}
 }
