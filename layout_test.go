@@ -187,7 +187,7 @@ var direct = map[string]use{
 	},
 	"github.com/prometheus/client_golang": {"Apache-2.0", []string{"internal/ops/metrics"}, nil},
 	"github.com/kardianos/service":        {"Zlib", []string{"internal/ops/service"}, nil},
-	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/ops/find"}, nil},
+	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/daemon", "internal/ops/find"}, nil},
 	"github.com/goccy/go-yaml":            {"MIT", []string{"internal/ops/find"}, []string{"*"}},
 	"howett.net/plist":                    {"BSD-3-Clause", []string{"internal/ops/find", "internal/ops/service", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":                   {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/metrics"
@@ -38,8 +37,7 @@ func (d *daemon) openControl() {
 	}
 	d.captures = d.newCaptures()
 	d.control = control.New(control.Options{
-		Sockets: sockets, Version: compat.Version, Socket: absolute(d.cfg.SocketPath), Began: d.began, Log: d.log,
-		Upgrade: d.upgrade, Source: source{d},
+		Sockets: sockets, Log: d.log, Upgrade: d.upgrade, Source: source{d},
 		Handle: map[string]http.Handler{ // beyond what every daemon answers
 			"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
 			"POST /v1/capture":    control.Handler(d.capture),

@@ -84,11 +84,11 @@ func (d *daemon) describeNetwork() status.Network {
 	if lazy == nil {
 		return n
 	}
-	inner := lazy.opened()
+	inner, err := lazy.result()
+	if err != nil {
+		n.State, n.Error = status.NetworkFailed, err.Error()
+	}
 	if inner == nil {
-		if err := lazy.Err(); err != nil {
-			n.State, n.Error = status.NetworkFailed, err.Error()
-		}
 		return n
 	}
 	n.State = status.NetworkRunning
@@ -180,12 +180,10 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
 
 // describePeer names the user and the process at the other end, as far as that is known.
 func (d *daemon) describePeer(i perclient.Info) status.Peer {
-	p := status.Peer{Known: i.Peer.Known, UID: i.Peer.UID, GID: i.Peer.Group(), PID: i.Peer.PID}
-	if !p.Known {
-		return status.Peer{PID: i.Peer.PID, Command: d.processes.name(i.ID, i.Peer.PID, i.Began)}
+	p := status.Peer{PID: i.Peer.PID, Command: d.processes.name(i.ID, i.Peer.PID, i.Began)}
+	if i.Peer.Known {
+		p.Known, p.UID, p.GID, p.User = true, i.Peer.UID, i.Peer.Group(), d.users.name(i.Peer.UID)
 	}
-	p.User = d.users.name(p.UID)
-	p.Command = d.processes.name(i.ID, p.PID, i.Began)
 	return p
 }
 
@@ -204,33 +202,29 @@ func describeInterface(i perclient.Info) status.Interface {
 
 // toNet is what clients sent, with what was dropped of it anywhere on its way.
 func toNet(st link.Stats, ports perclient.PortTotals, held, spoofed uint64) status.Traffic {
-	t := status.Traffic{Frames: st.ToNetFrames, Bytes: st.ToNetBytes, Drops: map[string]uint64{}}
-	for reason, n := range ports.Drops {
-		t.Drops[string(reason)] += n
-	}
-	addDrops(t.Drops, "drop_runt", st.DropRunt)
-	addDrops(t.Drops, "drop_long", st.DropLong)
-	addDrops(t.Drops, "drop_foreign", st.DropForeign)
-	addDrops(t.Drops, "drop_starting", held+st.DropStarting)
-	addDrops(t.Drops, "drop_spoofed", spoofed)
-	return t
+	return status.Traffic{Frames: st.ToNetFrames, Bytes: st.ToNetBytes, Drops: drops(ports.Drops, map[string]uint64{
+		"drop_runt": st.DropRunt, "drop_long": st.DropLong, "drop_foreign": st.DropForeign, "drop_starting": held + st.DropStarting,
+		"drop_spoofed": spoofed,
+	})}
 }
 
 // toClient is the same for what was for clients.
 func toClient(st link.Stats, ports perclient.PortTotals) status.Traffic {
-	t := status.Traffic{Frames: st.ToClientFrames, Bytes: st.ToClientBytes, Drops: map[string]uint64{}}
-	for reason, n := range ports.Lost {
-		t.Drops[string(reason)] += n
-	}
-	addDrops(t.Drops, "drop_queue_full", st.DropQueueFull)
-	addDrops(t.Drops, "drop_closed", st.DropClosed)
-	addDrops(t.Drops, "drop_oversize", st.DropOversize)
-	return t
+	return status.Traffic{Frames: st.ToClientFrames, Bytes: st.ToClientBytes, Drops: drops(ports.Lost, map[string]uint64{
+		"drop_queue_full": st.DropQueueFull, "drop_closed": st.DropClosed, "drop_oversize": st.DropOversize,
+	})}
 }
 
-// addDrops adds n to what was dropped for that reason. Reasons that never were are left out.
-func addDrops(drops map[string]uint64, reason string, n uint64) {
-	if n > 0 {
-		drops[reason] += n
+// drops are those of ports and of links, by reason. Reasons of links that never were are left out.
+func drops[R ~string](ports map[R]uint64, links map[string]uint64) map[string]uint64 {
+	sum := map[string]uint64{}
+	for reason, n := range ports {
+		sum[string(reason)] += n
 	}
+	for reason, n := range links {
+		if n > 0 {
+			sum[reason] += n
+		}
+	}
+	return sum
 }

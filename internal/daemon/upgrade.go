@@ -77,7 +77,7 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 		return to, errors.New("detach: the daemon is still starting")
 	}
 	d.log.Info("upgrading", "from", compat.Version, "to", to, "path", b.Path)
-	o := &handover.Out{From: compat.Version}
+	o := &handover.Out{}
 	o.Watch()
 	defer o.Unwatch()
 	v, err := d.detach(ctx, gateway)
@@ -85,14 +85,15 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 	if err != nil || ctx.Err() != nil {
 		return to, fmt.Errorf("detach: %w", errors.Join(err, ctx.Err()))
 	}
-	if err := d.save(o, v, call); err != nil {
+	m, err := d.save(o, v, call)
+	if err != nil {
 		return to, fmt.Errorf("save: %w", err)
 	}
 	if err := b.Same(); err != nil {
 		return to, err
 	}
 	defer endUnlessReplaced(d.log)()
-	return to, handover.Exec(o, b.Resolved, os.Args, os.Environ())
+	return to, handover.Exec(o, m, b.Resolved, os.Args, os.Environ())
 }
 
 // refusal is the answer to a call that ended with err.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path"
 	"strconv"
 	"sync"
@@ -88,7 +87,9 @@ type Upgraded struct {
 // routes are the paths that every daemon has.
 func (s *Server) routes() map[string]Handler {
 	return map[string]Handler{
-		"GET /v1/version": s.version,
+		"GET /v1/version": s.described(func(st *status.Status) any {
+			return versionAnswer{st.Daemon.Version, st.Daemon.PID, st.Daemon.Socket, st.Daemon.Uptime}
+		}),
 		"GET /v1/status":  s.described(func(st *status.Status) any { return st }),
 		"GET /v1/health":  s.described(func(st *status.Status) any { return Health{st.Format, st.Now, st.Health} }),
 		"GET /v1/clients": s.described(func(st *status.Status) any { return Clients{st.Format, st.Now, st.Clients} }),
@@ -142,11 +143,6 @@ func (s *Server) described(part func(*status.Status) any) Handler {
 		}
 		return body
 	}
-}
-
-func (s *Server) version(http.ResponseWriter, *http.Request) any {
-	uptime := max(0, time.Since(s.o.Began).Round(time.Millisecond).Seconds())
-	return versionAnswer{Version: s.o.Version, PID: os.Getpid(), Socket: s.o.Socket, Uptime: uptime}
 }
 
 // clientID is the number in r's path.

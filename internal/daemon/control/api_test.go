@@ -44,7 +44,7 @@ func (f *fakeSource) Status() status.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := status.Status{
-		Format: status.Format, Now: time.Unix(1, 0).UTC(), Daemon: status.Daemon{Version: "v1", LogLevel: f.level},
+		Format: status.Format, Now: time.Unix(1, 0).UTC(), Daemon: status.Daemon{Version: "v1", PID: 4711, Socket: "/s", Uptime: 60.5, LogLevel: f.level},
 		Clients: []status.Client{},
 		Health:  []status.Problem{{Code: status.Storm, Severity: status.Warning, Clients: []uint64{2}, Text: "it storms", Fix: []string{"wait"}}},
 	}

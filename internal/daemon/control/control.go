@@ -46,9 +46,6 @@ const (
 // Options say what to serve.
 type Options struct {
 	Sockets []*net.UnixListener // Run serves them, Close closes them
-	Version string              // of the program
-	Socket  string              // path of the network's socket
-	Began   time.Time           // start of the daemon; an upgrade does not change it
 	Log     *slog.Logger
 
 	// Upgrade does what POST /v1/upgrade asks for, for a user who may; with gateway, the network's gateway shall become the new program
