@@ -115,21 +115,19 @@ func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
 // UntilSignal returns a context that the first stop signal ends, with exit code 0, as it ends socket_vmnet. Further ones change nothing.
 func UntilSignal(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	var waiting sync.WaitGroup
 	signals := handover.Signals()
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	waiting.Go(func() {
 		select {
 		case s := <-signals:
 			log.Info("received signal", "signal", compat.SignalText(s))
 			cancel(errSignal{s})
-		case <-done:
+		case <-ctx.Done():
 		}
 	})
 	return ctx, func() {
-		close(done)
-		wg.Wait()
 		cancel(nil)
+		waiting.Wait()
 	}
 }
 
@@ -188,7 +186,7 @@ func (d *daemon) stop() {
 		d.server.Wait(limit)
 	}
 	d.extras.close(limit)
-	d.control.Close(limit)
+	d.control.Close()
 	d.metrics.Close()
 	d.given.Close()
 	select {

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"runtime"
 	"time"
@@ -23,17 +24,20 @@ import (
 // while the network starts, during an upgrade, at the stop. It waits for nothing that a client or macOS could hold up.
 func (d *daemon) describe() status.Status {
 	now := time.Now()
+	patience, cancel := context.WithTimeout(context.Background(), userNamePatience)
+	defer cancel()
+	user := func(uid uint32) string { return d.users.name(uid, patience.Done()) }
 	clients, totals := d.server.Census()
 	st := status.Status{
 		Format:  status.Format,
 		Now:     now.UTC(),
 		Daemon:  d.describeDaemon(now),
-		Network: d.describeNetwork(),
+		Network: d.describeNetwork(user),
 		Clients: make([]status.Client, 0, len(clients)),
 		Totals:  status.Totals{Connects: totals.Connects, Refused: totals.Refused},
 	}
 	for _, i := range clients {
-		st.Clients = append(st.Clients, d.describeClient(i, now))
+		st.Clients = append(st.Clients, d.describeClient(i, now, user))
 	}
 	st.Totals.ToNet = toNet(totals.Link, totals.Ports, totals.DropHeld, totals.Spoofed)
 	st.Totals.ToClient = toClient(totals.Link, totals.Ports)
@@ -72,7 +76,7 @@ func seconds(d time.Duration) float64 {
 }
 
 // describeNetwork tells of the network what the command line asks for, and once it runs what it is.
-func (d *daemon) describeNetwork() status.Network {
+func (d *daemon) describeNetwork(user func(uid uint32) string) status.Network {
 	cfg := d.cfg
 	n := status.Network{
 		State: status.NetworkStarting, Backend: string(cfg.Backend.Resolve(runtime.GOOS)), Mode: string(cfg.Mode), Subnet: cfg.Subnet, Gateway: cfg.Gateway,
@@ -94,7 +98,7 @@ func (d *daemon) describeNetwork() status.Network {
 	n.State = status.NetworkRunning
 	describeInner(&n, inner)
 	if u := n.Usernet; u != nil && u.Gateway.PID != 0 {
-		u.Gateway.User = d.users.name(uint32(u.Gateway.UID))
+		u.Gateway.User = user(uint32(u.Gateway.UID))
 	}
 	return n
 }
@@ -147,11 +151,11 @@ func dhcpOff(cfg *compat.Config) string {
 const maxName = 128
 
 // describeClient is i at that time.
-func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
+func (d *daemon) describeClient(i perclient.Info, now time.Time, user func(uid uint32) string) status.Client {
 	w := i.Watch
 	c := status.Client{
 		ID: i.ID, Name: printable.Line(i.Name, maxName), Transport: i.Transport, Path: printable.Line(i.Path, compat.MaxSocketPath), FD: i.FD,
-		Peer: d.describePeer(i), IP: w.IP, Hostname: w.Hostname, State: i.State,
+		Peer: d.describePeer(i, user), IP: w.IP, Hostname: w.Hostname, State: i.State,
 		Connected: i.Began.UTC(), Age: seconds(now.Sub(i.Began)),
 		Interface: describeInterface(i),
 		ToNet:     toNet(i.Link, i.Ports, i.DropHeld, i.Spoofed),
@@ -179,10 +183,10 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
 }
 
 // describePeer names the user and the process at the other end, as far as that is known.
-func (d *daemon) describePeer(i perclient.Info) status.Peer {
+func (d *daemon) describePeer(i perclient.Info, user func(uid uint32) string) status.Peer {
 	p := status.Peer{PID: i.Peer.PID, Command: d.processes.name(i.ID, i.Peer.PID, i.Began)}
 	if i.Peer.Known {
-		p.Known, p.UID, p.GID, p.User = true, i.Peer.UID, i.Peer.Group(), d.users.name(i.Peer.UID)
+		p.Known, p.UID, p.GID, p.User = true, i.Peer.UID, i.Peer.Group(), user(i.Peer.UID)
 	}
 	return p
 }

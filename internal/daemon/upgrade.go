@@ -45,17 +45,18 @@ const (
 )
 
 // upgrade goes on as the program that is now at the daemon's path, which answers call. It returns only if that did not come about.
-func (d *daemon) upgrade(ctx context.Context, call *net.UnixConn, gateway bool) error {
+func (d *daemon) upgrade(ctx context.Context, call *net.UnixConn, gateway bool) {
 	if !d.upgrading.TryLock() {
-		return &control.Error{Status: http.StatusConflict, Code: "busy", Text: "an upgrade is under way: wait for its end"}
+		control.Answer(call, &control.Error{Status: http.StatusConflict, Code: "busy", Text: "an upgrade is under way: wait for its end"})
+		return
 	}
-	defer d.upgrading.Unlock()
 	d.changing.Lock()
-	defer d.changing.Unlock()
+	defer d.changing.Unlock() // once it is answered: a stop waits for that
 	to, err := d.replace(ctx, call, gateway)
 	r := refusal(ctx, err)
 	d.log.Warn("no upgrade: this image goes on", "from", compat.Version, "to", to, "reason", r.Text)
-	return r
+	d.upgrading.Unlock()
+	control.Answer(call, r)
 }
 
 // replace finds the new program, whose version is to, tries it, and becomes it. After an error the daemon serves as before. Once ctx is

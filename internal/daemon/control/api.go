@@ -220,8 +220,6 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
 	if e := allowed(r, "upgrade it"); e != nil {
 		return e
 	}
-	s.calls.Add(1)
-	defer s.calls.Done()
 	nc, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return err
@@ -230,9 +228,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
 	c := connOf(r)
 	c.leave()
 	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
-	kept, _ := c.Conn.(*net.UnixConn) // all that is served is
-	err = errors.New("the upgrade ended without a reason; the daemon goes on")
-	defer func() { Answer(kept, err) }()
-	err = s.o.Upgrade(s.http.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
+	kept, _ := c.Conn.(*net.UnixConn)                                 // all that is served is
+	s.o.Upgrade(s.http.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
 	return nil
 }

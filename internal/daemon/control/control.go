@@ -49,8 +49,8 @@ type Options struct {
 	Log     *slog.Logger
 
 	// Upgrade does what POST /v1/upgrade asks for, for a user who may; with gateway, the network's gateway shall become the new program
-	// as well. It returns only if that did not come about, with the answer for c, and at the end of ctx, which is that of Run.
-	Upgrade func(ctx context.Context, c *net.UnixConn, gateway bool) error
+	// as well. It returns only if that did not come about, when it has answered c, or at the end of ctx, which is that of Run.
+	Upgrade func(ctx context.Context, c *net.UnixConn, gateway bool)
 
 	// Source is what the daemon tells of itself.
 	Source daemon
@@ -64,7 +64,6 @@ type Server struct {
 	o     Options
 	http  *HTTP
 	cache cache
-	calls sync.WaitGroup // for an upgrade
 
 	mux   *http.ServeMux
 	known string // the methods and paths
@@ -148,19 +147,10 @@ func (s *Server) Run(ctx context.Context) { s.http.Run(ctx) }
 // answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
 func (s *Server) Detach() { s.http.Detach() }
 
-// Close ends Run, and the calls that run, and waits for them until ctx is done. Streams have 100 ms to end in order.
-func (s *Server) Close(ctx context.Context) {
+// Close ends Run. Streams have 100 ms to end in order.
+func (s *Server) Close() {
 	s.http.Detach()
 	s.http.Close()
-	done := make(chan struct{})
-	go func() {
-		s.calls.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
 }
 
 // Trusted tells whether p is root or the daemon's own user.

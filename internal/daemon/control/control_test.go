@@ -80,12 +80,7 @@ func serve(t *testing.T, change func(o *Options)) (*Server, string) {
 	}
 	s := New(o)
 	s.Run(t.Context())
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		s.Close(ctx)
-		assert.NoError(t, ctx.Err(), "it closes in time")
-	})
+	t.Cleanup(s.Close)
 	return s, path
 }
 
@@ -215,7 +210,7 @@ func TestUpgradeRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, path := serve(t, func(o *Options) {
-				o.Upgrade = func(context.Context, *net.UnixConn, bool) error { return c.err }
+				o.Upgrade = func(_ context.Context, call *net.UnixConn, _ bool) { Answer(call, c.err) }
 			})
 			for range 2 {
 				status, answer, err := ask(t, path, http.MethodPost, "/v1/upgrade")
@@ -230,7 +225,7 @@ func TestUpgradeRefused(t *testing.T) {
 			return
 		}
 		_, path := serve(t, func(o *Options) {
-			o.Upgrade = func(context.Context, *net.UnixConn, bool) error { panic("that user may not") }
+			o.Upgrade = func(context.Context, *net.UnixConn, bool) { panic("that user may not") }
 		})
 		for what, want := range map[string]string{
 			"POST /v1/upgrade": `403 {"error":{"code":"forbidden","text":"only root may upgrade it, as this is a daemon of root: use sudo"}} only root`,
@@ -246,14 +241,13 @@ func TestUpgradeRefused(t *testing.T) {
 func TestUpgradeIsKept(t *testing.T) {
 	began, end := make(chan bool), make(chan struct{})
 	s, path := serve(t, func(o *Options) {
-		o.Upgrade = func(ctx context.Context, _ *net.UnixConn, gateway bool) error {
+		o.Upgrade = func(ctx context.Context, call *net.UnixConn, gateway bool) {
 			began <- gateway
 			select {
 			case <-end:
-				return nil
 			case <-ctx.Done():
-				return &Error{503, "stopping", "the daemon stops"}
 			}
+			Answer(call, &Error{503, "stopping", "the daemon stops"})
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -276,7 +270,7 @@ func TestUpgradeIsKept(t *testing.T) {
 	s.Detach()
 	assert.Empty(t, s.http.sockets[0].taken)
 	s.Run(t.Context())
-	s.Close(t.Context())
+	s.Close()
 	wg.Wait()
 }
 
