@@ -100,7 +100,7 @@ func dial(t *testing.T, d *daemon) net.Conn {
 	return c
 }
 
-// TestClientsBeforeTheNetwork: they are accepted and read at once, what they send is held, and nobody is told that the daemon is
+// TestClientsBeforeTheNetwork: they are accepted and read at once, what they send is held, and it is not told that the daemon is
 // ready.
 func TestClientsBeforeTheNetwork(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -83,7 +83,7 @@ func TestAttachGivesUp(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
-// TestFailedStart: a start that fails is told to who waits and who attaches.
+// TestFailedStart: a start that fails is told to those that wait and attach.
 func TestFailedStart(t *testing.T) {
 	gate, want := make(chan struct{}), errors.New("no such luck")
 	close(gate)

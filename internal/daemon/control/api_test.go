@@ -327,7 +327,7 @@ func TestPanic(t *testing.T) {
 
 // TestOtherUser: another user's program reads, and is told who may do the rest.
 func TestOtherUser(t *testing.T) {
-	if os.Geteuid() != 0 { // who is not root cannot become another user; TestTrusted has the rule
+	if os.Geteuid() != 0 { // a user who is not root cannot become another user; TestTrusted has the rule
 		return
 	}
 	f, path := source(t, 2)

@@ -2,7 +2,7 @@
 
 // Package control is what one can ask a running daemon, at SOCKET.d/control: HTTP/1.1 with JSON, one request per
 // connection. Root and the daemon's user have a socket of their own beside it, control.root, so that no member of the socket's group
-// keeps them out, whatever he does at the other one.
+// keeps them out, whatever it does at the other one.
 //
 //	GET    /v1/version        what runs here
 //	GET    /v1/status         all that the daemon knows of itself; package status has the form

@@ -57,7 +57,7 @@ func image(t *testing.T, role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// socketPath is one that everybody can reach.
+// socketPath is one that every user can reach.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "ctl")
@@ -221,7 +221,7 @@ func TestUpgradeRefused(t *testing.T) {
 		})
 	}
 	t.Run("for another user", func(t *testing.T) {
-		if os.Geteuid() != 0 { // who is not root cannot become another user; TestTrusted has the rule
+		if os.Geteuid() != 0 { // a user who is not root cannot become another user; TestTrusted has the rule
 			return
 		}
 		_, path := serve(t, func(o *Options) {
@@ -274,7 +274,7 @@ func TestUpgradeIsKept(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAskErrors is what a client tells of those who are no daemon.
+// TestAskErrors is what a client tells of what is no daemon.
 func TestAskErrors(t *testing.T) {
 	_, _, err := ask(t, "/nowhere/control", http.MethodGet, "/")
 	require.ErrorIs(t, err, syscall.ENOENT)

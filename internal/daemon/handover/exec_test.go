@@ -290,7 +290,7 @@ func TestNoChildInherits(t *testing.T) {
 			assert.Error(t, Exec(&o, nil, dir, []string{"x"}, nil))
 		}
 	})
-	for i := 0; i < 40 || execs.Load() < 40; i++ { // whoever gets to run
+	for i := 0; i < 40 || execs.Load() < 40; i++ { // whichever gets to run
 		assert.Equal(t, before, children(), "descriptors that a child has beside those from this process's own parent")
 	}
 	stop()
@@ -434,7 +434,7 @@ func encoded(t *testing.T, change func(m *manifest)) []byte {
 	return b
 }
 
-// TestInheritedRefuses what anybody may have put into the environment.
+// TestInheritedRefuses what any program may have put into the environment.
 func TestInheritedRefuses(t *testing.T) {
 	with := func(change func(m *manifest)) func(t *testing.T) string {
 		return func(t *testing.T) string { return strconv.Itoa(manifestFile(t, encoded(t, change))) }

@@ -83,7 +83,7 @@ func (o *Out) write(state any) (*os.File, error) {
 	return f, nil
 }
 
-// temporary makes a file without a name, with mode 0600. Root makes it where nobody else can give it a second name.
+// temporary makes a file without a name, with mode 0600. Root makes it where no other user can give it a second name.
 func temporary() (*os.File, error) {
 	dir := ""
 	if os.Geteuid() == 0 {
