@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // Limits of a client. Time counts from accept.
@@ -52,8 +53,12 @@ type Options struct {
 	// as well. It returns only if that did not come about, when it has answered c, or at the end of ctx, which is that of Run.
 	Upgrade func(ctx context.Context, c *net.UnixConn, gateway bool)
 
-	// Source is what the daemon tells of itself.
-	Source daemon
+	// What follows is called from many goroutines. Describe describes the daemon now.
+	Describe func() status.Status
+	// Kick ends a client's session and waits for its end, as long as ctx lasts. It may fail with what NoClient returns.
+	Kick func(ctx context.Context, id uint64, by peercred.Peer) error
+	// SetLevel sets that of the log: "debug", "info", "warn" or "error".
+	SetLevel func(level string, by peercred.Peer) error
 
 	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics".
 	Handle map[string]http.Handler

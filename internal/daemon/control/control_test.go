@@ -74,7 +74,8 @@ func serve(t *testing.T, change func(o *Options)) (*Server, string) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(path, 0o777))
-	o := Options{Sockets: []*net.UnixListener{ln}, Log: slog.New(slog.DiscardHandler), Source: &fakeSource{}}
+	o := Options{Sockets: []*net.UnixListener{ln}, Log: slog.New(slog.DiscardHandler)}
+	(&fakeSource{}).serve(&o)
 	if change != nil {
 		change(&o)
 	}
