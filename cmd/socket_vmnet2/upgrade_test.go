@@ -31,13 +31,10 @@ func fakeControl(t *testing.T, answer func(ctx context.Context) any) string {
 	require.NoError(t, err)
 	s := control.New(control.Options{
 		Sockets: []*net.UnixListener{ln}, Log: slog.New(slog.DiscardHandler),
-		Upgrade: func(ctx context.Context, c *net.UnixConn, _ bool) error {
-			control.Answer(c, answer(ctx))
-			return nil
-		},
+		Upgrade: func(ctx context.Context, c *net.UnixConn, _ bool) { control.Answer(c, answer(ctx)) },
 	})
 	s.Run(t.Context())
-	t.Cleanup(func() { s.Close(context.Background()) })
+	t.Cleanup(s.Close)
 	return socket
 }
 

@@ -24,6 +24,13 @@ import (
 
 func init() { children["handover"] = handoverChild }
 
+// saved is what handoverChild hands over.
+type saved struct {
+	Listener int
+	Lock     SavedLock
+	Pidfile  SavedPidfile
+}
+
 // handoverChild owns a socket and a pidfile in the directory args[0], becomes another image when it reads a line, and gives
 // all back when it reads one more. args[1] says what happens to the files in between.
 func handoverChild(args []string) int {
@@ -37,28 +44,20 @@ func handoverChild(args []string) int {
 	var p *Pidfile
 	stdin := bufio.NewReader(os.Stdin)
 	if in != nil {
-		var sl SavedLock
-		var sp SavedPidfile
-		if err := in.Get("lock", &sl); err != nil {
+		var v saved
+		if err := in.Get(&v); err != nil {
 			return fail(err)
 		}
-		if err := in.Get("pidfile", &sp); err != nil {
+		if l, err = RestoreSocketLock(in, v.Lock, discard()); err != nil {
 			return fail(err)
 		}
-		if l, err = RestoreSocketLock(in, sl, discard()); err != nil {
+		if p, err = RestorePidfile(in, v.Pidfile, discard()); err != nil {
 			return fail(err)
 		}
-		if p, err = RestorePidfile(in, sp, discard()); err != nil {
-			return fail(err)
-		}
-		if _, err := RestoreSocketLock(in, sl, discard()); err == nil {
+		if _, err := RestoreSocketLock(in, v.Lock, discard()); err == nil {
 			return fail(fmt.Errorf("the same descriptor twice"))
 		}
-		var fd int
-		if err := in.Get("listener", &fd); err != nil {
-			return fail(err)
-		}
-		ln, err := in.UnixListener(fd)
+		ln, err := in.UnixListener(v.Listener)
 		if err != nil {
 			return fail(err)
 		}
@@ -94,14 +93,12 @@ func handoverChild(args []string) int {
 		}
 	}
 	var o handover.Out
-	o.Put("listener", o.Conn(ln)) // while it is open, no other file has the socket's number
-	o.Put("lock", l.Save(&o))
-	o.Put("pidfile", p.Save(&o))
+	v := saved{o.Conn(ln), l.Save(&o), p.Save(&o)} // while the listener is open, no other file has the socket's number
 	self, err := os.Executable()
 	if err != nil {
 		return fail(err)
 	}
-	return fail(handover.Exec(&o, self, os.Args, os.Environ()))
+	return fail(handover.Exec(&o, v, self, os.Args, os.Environ()))
 }
 
 // TestHandoff has a process that owns a socket and a pidfile become another program. No other process gets either at any time.
@@ -189,7 +186,7 @@ func TestSaveLeavesAll(t *testing.T) {
 	defer ln.Close()
 	var o handover.Out
 	sl, sp := l.Save(&o), p.Save(&o)
-	require.Error(t, handover.Exec(&o, "/nowhere", []string{"x"}, nil))
+	require.Error(t, handover.Exec(&o, nil, "/nowhere", []string{"x"}, nil))
 	owned(t, dir, os.Getpid(), true)
 	b, err := json.Marshal([]any{sl, sp})
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ type withState struct {
 func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }
 
 // againKey is in the context of a network that is opened for clients that are there already, with its gateway, a *usernet.Inherited
-// that may be nil: they shall not go without a network because somebody has taken a port that is forwarded.
+// that may be nil: they shall not go without a network because another program has taken a port that is forwarded.
 type againKey struct{}
 
 // openState reads what the network of cfg kept when it ran last. The caller holds the socket's lock.

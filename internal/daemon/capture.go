@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,10 +61,8 @@ func describeClient(id uint64, i perclient.Info) capture.Description {
 	if i.Transport != "" {
 		parts = append(parts, i.Transport)
 	}
-	if args := i.Peer.Args(); len(args) > 0 {
-		for n := 0; n+1 < len(args); n += 2 {
-			parts = append(parts, fmt.Sprintf("%v %v", args[n], args[n+1]))
-		}
+	for pair := range slices.Chunk(i.Peer.Args(), 2) {
+		parts = append(parts, fmt.Sprint(pair[0], " ", pair[1]))
 	}
 	t.Text = strings.Join(parts, ", ")
 	return t

@@ -11,13 +11,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/metrics"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // openControl makes the control sockets in the runtime directory. The daemon does its work without them, and the log tells that.
@@ -38,8 +36,7 @@ func (d *daemon) openControl() {
 	}
 	d.captures = d.newCaptures()
 	d.control = control.New(control.Options{
-		Sockets: sockets, Version: compat.Version, Socket: absolute(d.cfg.SocketPath), Began: d.began, Log: d.log,
-		Upgrade: d.upgrade, Source: source{d},
+		Sockets: sockets, Log: d.log, Upgrade: d.upgrade, Describe: d.describe, Kick: d.kick, SetLevel: d.setLevel,
 		Handle: map[string]http.Handler{ // beyond what every daemon answers
 			"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
 			"POST /v1/capture":    control.Handler(d.capture),
@@ -47,17 +44,11 @@ func (d *daemon) openControl() {
 	})
 }
 
-// source is the daemon as its control socket knows it.
-type source struct{ d *daemon }
-
-// Status implements control.Source.
-func (s source) Status() status.Status { return s.d.describe() }
-
-// Kick implements control.Source.
-func (s source) Kick(ctx context.Context, id uint64, by peercred.Peer) error {
-	ended, err := s.d.server.Kick(id, errors.New("disconnected by "+byWhom(by)))
+// kick disconnects a client.
+func (d *daemon) kick(ctx context.Context, id uint64, by peercred.Peer) error {
+	ended, err := d.server.Kick(id, errors.New("disconnected by "+byWhom(by)))
 	if errors.Is(err, perclient.ErrNoClient) {
-		return control.ErrNoClient
+		return control.NoClient(id)
 	}
 	if err != nil {
 		return err
@@ -82,17 +73,14 @@ func byWhom(p peercred.Peer) string {
 	return who
 }
 
-// Level implements control.Source.
-func (s source) Level() string { return s.d.logs.Level() }
-
-// SetLevel implements control.Source. The line about it is there whatever the levels are.
-func (s source) SetLevel(level string, by peercred.Peer) error {
+// setLevel changes what is logged. The line about it is there whatever the levels are.
+func (d *daemon) setLevel(level string, by peercred.Peer) error {
 	r := slog.NewRecord(time.Now(), slog.LevelInfo, "log level changed", 0)
-	r.Add("from", s.Level(), "to", level)
+	r.Add("from", d.logs.Level(), "to", level)
 	r.Add(by.Args()...)
-	if err := s.d.logs.SetLevel(level); err != nil {
+	if err := d.logs.SetLevel(level); err != nil {
 		return err
 	}
-	_ = s.d.log.Handler().Handle(context.Background(), r)
+	_ = d.log.Handler().Handle(context.Background(), r)
 	return nil
 }

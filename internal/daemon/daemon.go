@@ -42,21 +42,21 @@ type daemon struct {
 	began time.Time // of the daemon; an upgrade does not change it
 	path  string    // of the program, as it was started
 
-	guards    *guards             // nil without --anti-spoof
-	given     *inherit.Sockets    // by the service manager
-	manager   *inherit.Notifier   // nil without one
-	pidfile   *compat.Pidfile     // nil without --pidfile
-	lock      *compat.SocketLock  // of SOCKET
-	listeners map[string]listener // by the names of package inherit, and ours
-	server    *perclient.Server   // of all clients
-	health    *health.Monitor     // as server
-	extras    *extras             // nil when there are none
-	control   *control.Server     // without a socket when there is none
-	captures  *capture.Hub        // as control; nil then
-	metrics   *control.HTTP       // without a socket if there is no --metrics-listen
-	failed    chan error          // why the daemon cannot go on; of one
-	call      *net.UnixConn       // of the program that asked the image before for the upgrade
-	upgrading sync.Mutex          // held while an upgrade is not answered
+	guards    *guards                 // nil without --anti-spoof
+	given     *inherit.Sockets        // by the service manager
+	manager   *inherit.Notifier       // nil without one
+	pidfile   *compat.Pidfile         // nil without --pidfile
+	lock      *compat.SocketLock      // of SOCKET
+	listeners map[string]listener     // by the names of package inherit, and ours
+	server    *perclient.Server       // of all clients
+	health    *health.Monitor         // as server
+	extras    *extras                 // nil when there are none
+	control   *control.Server         // without a socket when there is none
+	captures  *capture.Hub            // as control; nil then
+	metrics   *control.HTTP           // without a socket if there is no --metrics-listen
+	fail      context.CancelCauseFunc // ends run, as the daemon cannot go on
+	call      *net.UnixConn           // of the program that asked the image before for the upgrade
+	upgrading sync.Mutex              // held while an upgrade is not answered
 
 	// changing is held while an upgrade or the stop changes what follows.
 	changing   sync.Mutex
@@ -89,7 +89,7 @@ func Serve(cfg *compat.Config, log *compat.Log) error {
 	}
 	m := &manifest{}
 	return d.run(ctx, d.takeOver(ctx, in, m), &m.detached, func(ctx context.Context, sessions []*perclient.Session) error {
-		d.answer(ctx, in.From(), &m.detached, sessions)
+		d.answer(ctx, m, sessions)
 		return nil
 	})
 }
@@ -107,7 +107,7 @@ func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n 
 
 func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
 	return &daemon{
-		cfg: cfg, log: log.Logger, logs: log, began: time.Now(), failed: make(chan error, 1), listeners: map[string]listener{},
+		cfg: cfg, log: log.Logger, logs: log, began: time.Now(), listeners: map[string]listener{},
 		control: control.New(control.Options{}), metrics: control.NewHTTP(nil, 0, nil), stopAccept: func(error) {},
 	}
 }
@@ -115,21 +115,19 @@ func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
 // UntilSignal returns a context that the first stop signal ends, with exit code 0, as it ends socket_vmnet. Further ones change nothing.
 func UntilSignal(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	var waiting sync.WaitGroup
 	signals := handover.Signals()
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	waiting.Go(func() {
 		select {
 		case s := <-signals:
 			log.Info("received signal", "signal", compat.SignalText(s))
 			cancel(errSignal{s})
-		case <-done:
+		case <-ctx.Done():
 		}
 	})
 	return ctx, func() {
-		close(done)
-		wg.Wait()
 		cancel(nil)
+		waiting.Wait()
 	}
 }
 
@@ -138,36 +136,28 @@ func UntilSignal(log *slog.Logger) (context.Context, func()) {
 // middle of the start is none.
 func (d *daemon) run(ctx context.Context, err error, v *detached, then func(context.Context, []*perclient.Session) error) error {
 	if err == nil {
-		context.AfterFunc(ctx, func() {
+		serving, fail := context.WithCancelCause(ctx)
+		d.fail = fail
+		context.AfterFunc(serving, func() {
 			d.lock.RemoveIfOurs()
 			d.extras.hide()
 			d.server.Stop()
 			d.manager.Stopping()
 		})
 		d.changing.Lock() // an upgrade may be asked for from here on
-		d.serve(ctx, v, then)
+		d.serve(serving, v, then)
 		d.changing.Unlock()
-		select {
-		case <-ctx.Done():
-		case err = <-d.failed:
+		<-serving.Done()
+		if ctx.Err() == nil {
+			err = context.Cause(serving)
 		}
+		defer fail(nil)
 	}
 	d.stop()
 	if errors.As(context.Cause(ctx), new(errSignal)) {
 		return nil
 	}
 	return err
-}
-
-// fail ends the daemon if err is one. Only the first counts.
-func (d *daemon) fail(err error) {
-	if err == nil {
-		return
-	}
-	select {
-	case d.failed <- err:
-	default:
-	}
 }
 
 // stop undoes the start, however far it came, in order: no new client, clients, network, pidfile, lock.
@@ -196,7 +186,7 @@ func (d *daemon) stop() {
 		d.server.Wait(limit)
 	}
 	d.extras.close(limit)
-	d.control.Close(limit)
+	d.control.Close()
 	d.metrics.Close()
 	d.given.Close()
 	select {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
@@ -100,7 +101,7 @@ func dial(t *testing.T, d *daemon) net.Conn {
 	return c
 }
 
-// TestClientsBeforeTheNetwork: they are accepted and read at once, what they send is held, and nobody is told that the daemon is
+// TestClientsBeforeTheNetwork: they are accepted and read at once, what they send is held, and it is not told that the daemon is
 // ready.
 func TestClientsBeforeTheNetwork(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +163,7 @@ func TestStartThatEnds(t *testing.T) {
 // TestDescribeNetwork: before the network has started the command line tells what it is to be, and a failure is told.
 func TestDescribeNetwork(t *testing.T) {
 	d := ownDaemon(t, backends["usernet"])
-	n := d.describeNetwork()
+	n := d.describeNetwork(nil)
 	assert.Equal(t, status.NetworkStarting, n.State)
 	assert.Equal(t, "usernet", n.Backend)
 	assert.Equal(t, "shared", n.Mode)
@@ -171,10 +172,10 @@ func TestDescribeNetwork(t *testing.T) {
 		<-hold
 		return nil, errors.New("sharing service busy")
 	}))
-	assert.Equal(t, status.NetworkStarting, d.describeNetwork().State)
+	assert.Equal(t, status.NetworkStarting, d.describeNetwork(nil).State)
 	close(hold)
 	require.Error(t, d.network.Load().Wait(t.Context()))
-	n = d.describeNetwork()
+	n = d.describeNetwork(nil)
 	assert.Equal(t, status.NetworkFailed, n.State)
 	assert.Equal(t, "sharing service busy", n.Error)
 	assert.Nil(t, n.Vmnet)
@@ -274,8 +275,26 @@ func TestRefusal(t *testing.T) {
 func TestOneUpgrade(t *testing.T) {
 	d := ownDaemon(t, backends["usernet"], "--runtime-dir=none")
 	d.path = "/nowhere"
+	answer := func() string {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		require.NoError(t, err)
+		var ends [2]net.Conn
+		for i, fd := range fds {
+			f := os.NewFile(uintptr(fd), "end")
+			ends[i], err = net.FileConn(f)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+		}
+		defer ends[1].Close()
+		d.upgrade(t.Context(), ends[0].(*net.UnixConn), false)
+		b, err := io.ReadAll(ends[1])
+		require.NoError(t, err)
+		return string(b)
+	}
 	d.upgrading.Lock()
-	require.EqualError(t, d.upgrade(t.Context(), nil, false), "an upgrade is under way: wait for its end")
+	assert.Contains(t, answer(), `{"error":{"code":"busy","text":"an upgrade is under way: wait for its end"}}`)
 	d.upgrading.Unlock()
-	require.ErrorContains(t, d.upgrade(t.Context(), nil, false), "the new program /nowhere is not run")
+	for range 2 {
+		assert.Contains(t, answer(), "the new program /nowhere is not run")
+	}
 }

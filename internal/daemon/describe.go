@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"runtime"
 	"time"
@@ -23,17 +24,20 @@ import (
 // while the network starts, during an upgrade, at the stop. It waits for nothing that a client or macOS could hold up.
 func (d *daemon) describe() status.Status {
 	now := time.Now()
+	patience, cancel := context.WithTimeout(context.Background(), userNamePatience)
+	defer cancel()
+	user := func(uid uint32) string { return d.users.name(uid, patience.Done()) }
 	clients, totals := d.server.Census()
 	st := status.Status{
 		Format:  status.Format,
 		Now:     now.UTC(),
 		Daemon:  d.describeDaemon(now),
-		Network: d.describeNetwork(),
+		Network: d.describeNetwork(user),
 		Clients: make([]status.Client, 0, len(clients)),
 		Totals:  status.Totals{Connects: totals.Connects, Refused: totals.Refused},
 	}
 	for _, i := range clients {
-		st.Clients = append(st.Clients, d.describeClient(i, now))
+		st.Clients = append(st.Clients, d.describeClient(i, now, user))
 	}
 	st.Totals.ToNet = toNet(totals.Link, totals.Ports, totals.DropHeld, totals.Spoofed)
 	st.Totals.ToClient = toClient(totals.Link, totals.Ports)
@@ -72,7 +76,7 @@ func seconds(d time.Duration) float64 {
 }
 
 // describeNetwork tells of the network what the command line asks for, and once it runs what it is.
-func (d *daemon) describeNetwork() status.Network {
+func (d *daemon) describeNetwork(user func(uid uint32) string) status.Network {
 	cfg := d.cfg
 	n := status.Network{
 		State: status.NetworkStarting, Backend: string(cfg.Backend.Resolve(runtime.GOOS)), Mode: string(cfg.Mode), Subnet: cfg.Subnet, Gateway: cfg.Gateway,
@@ -84,17 +88,17 @@ func (d *daemon) describeNetwork() status.Network {
 	if lazy == nil {
 		return n
 	}
-	inner := lazy.opened()
+	inner, err := lazy.result()
+	if err != nil {
+		n.State, n.Error = status.NetworkFailed, err.Error()
+	}
 	if inner == nil {
-		if err := lazy.Err(); err != nil {
-			n.State, n.Error = status.NetworkFailed, err.Error()
-		}
 		return n
 	}
 	n.State = status.NetworkRunning
 	describeInner(&n, inner)
 	if u := n.Usernet; u != nil && u.Gateway.PID != 0 {
-		u.Gateway.User = d.users.name(uint32(u.Gateway.UID))
+		u.Gateway.User = user(uint32(u.Gateway.UID))
 	}
 	return n
 }
@@ -147,11 +151,11 @@ func dhcpOff(cfg *compat.Config) string {
 const maxName = 128
 
 // describeClient is i at that time.
-func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
+func (d *daemon) describeClient(i perclient.Info, now time.Time, user func(uid uint32) string) status.Client {
 	w := i.Watch
 	c := status.Client{
 		ID: i.ID, Name: printable.Line(i.Name, maxName), Transport: i.Transport, Path: printable.Line(i.Path, compat.MaxSocketPath), FD: i.FD,
-		Peer: d.describePeer(i), IP: w.IP, Hostname: w.Hostname, State: i.State,
+		Peer: d.describePeer(i, user), IP: w.IP, Hostname: w.Hostname, State: i.State,
 		Connected: i.Began.UTC(), Age: seconds(now.Sub(i.Began)),
 		Interface: describeInterface(i),
 		ToNet:     toNet(i.Link, i.Ports, i.DropHeld, i.Spoofed),
@@ -179,13 +183,11 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time) status.Client {
 }
 
 // describePeer names the user and the process at the other end, as far as that is known.
-func (d *daemon) describePeer(i perclient.Info) status.Peer {
-	p := status.Peer{Known: i.Peer.Known, UID: i.Peer.UID, GID: i.Peer.Group(), PID: i.Peer.PID}
-	if !p.Known {
-		return status.Peer{PID: i.Peer.PID, Command: d.processes.name(i.ID, i.Peer.PID, i.Began)}
+func (d *daemon) describePeer(i perclient.Info, user func(uid uint32) string) status.Peer {
+	p := status.Peer{PID: i.Peer.PID, Command: d.processes.name(i.ID, i.Peer.PID, i.Began)}
+	if i.Peer.Known {
+		p.Known, p.UID, p.GID, p.User = true, i.Peer.UID, i.Peer.Group(), user(i.Peer.UID)
 	}
-	p.User = d.users.name(p.UID)
-	p.Command = d.processes.name(i.ID, p.PID, i.Began)
 	return p
 }
 
@@ -204,33 +206,29 @@ func describeInterface(i perclient.Info) status.Interface {
 
 // toNet is what clients sent, with what was dropped of it anywhere on its way.
 func toNet(st link.Stats, ports network.PortStats, held, spoofed uint64) status.Traffic {
-	t := status.Traffic{Frames: st.ToNetFrames, Bytes: st.ToNetBytes, Drops: map[string]uint64{}}
-	for reason, n := range ports.Drops {
-		t.Drops[string(reason)] += n
-	}
-	addDrops(t.Drops, "drop_runt", st.DropRunt)
-	addDrops(t.Drops, "drop_long", st.DropLong)
-	addDrops(t.Drops, "drop_foreign", st.DropForeign)
-	addDrops(t.Drops, "drop_starting", held+st.DropStarting)
-	addDrops(t.Drops, "drop_spoofed", spoofed)
-	return t
+	return status.Traffic{Frames: st.ToNetFrames, Bytes: st.ToNetBytes, Drops: drops(ports.Drops, map[string]uint64{
+		"drop_runt": st.DropRunt, "drop_long": st.DropLong, "drop_foreign": st.DropForeign, "drop_starting": held + st.DropStarting,
+		"drop_spoofed": spoofed,
+	})}
 }
 
 // toClient is the same for what was for clients.
 func toClient(st link.Stats, ports network.PortStats) status.Traffic {
-	t := status.Traffic{Frames: st.ToClientFrames, Bytes: st.ToClientBytes, Drops: map[string]uint64{}}
-	for reason, n := range ports.Lost {
-		t.Drops[string(reason)] += n
-	}
-	addDrops(t.Drops, "drop_queue_full", st.DropQueueFull)
-	addDrops(t.Drops, "drop_closed", st.DropClosed)
-	addDrops(t.Drops, "drop_oversize", st.DropOversize)
-	return t
+	return status.Traffic{Frames: st.ToClientFrames, Bytes: st.ToClientBytes, Drops: drops(ports.Lost, map[string]uint64{
+		"drop_queue_full": st.DropQueueFull, "drop_closed": st.DropClosed, "drop_oversize": st.DropOversize,
+	})}
 }
 
-// addDrops adds n to what was dropped for that reason. Reasons that never were are left out.
-func addDrops(drops map[string]uint64, reason string, n uint64) {
-	if n > 0 {
-		drops[reason] += n
+// drops are those of ports and of links, by reason. Reasons of links that never were are left out.
+func drops[R ~string](ports map[R]uint64, links map[string]uint64) map[string]uint64 {
+	sum := map[string]uint64{}
+	for reason, n := range ports {
+		sum[string(reason)] += n
 	}
+	for reason, n := range links {
+		if n > 0 {
+			sum[reason] += n
+		}
+	}
+	return sum
 }

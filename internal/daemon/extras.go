@@ -48,6 +48,12 @@ func (d *daemon) openExtras(in *handover.In, v *savedExtras) error {
 		return nil
 	}
 	e.close(context.Background())
+	for _, name := range []string{inherit.Attach, inherit.Adopt} {
+		if ln := d.unix(name); ln != nil {
+			_ = ln.Close()
+			delete(d.listeners, name)
+		}
+	}
 	switch {
 	case in == nil && d.given.Any(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control):
 		return fmt.Errorf("sockets beside the socket were given and cannot be served: %w", err)
@@ -90,11 +96,23 @@ func (e *extras) open(in *handover.In, v *savedExtras) (err error) {
 
 // openShared makes the server of the shared datagram socket.
 func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
-	o := e.sharedOptions()
+	d := e.d
+	o := dgram.Options{
+		Renew: e.dir.ListenDatagram, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Log: d.log,
+		Serve: func(l link.Link, path string, uid uint32) error {
+			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
+			peer := peercred.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
+			_, err := d.server.Serve(l, perclient.Client{Transport: status.Unixgram, Path: path, Peer: peer})
+			return err
+		},
+	}
+	if d.given.Has(inherit.Dgram) {
+		o.Renew = nil // the service manager keeps the socket that has the path
+	}
 	if v != nil {
 		return dgram.Attach(o, v.Dgram)
 	}
-	if o.Conn = e.d.given.Datagram(); o.Conn == nil {
+	if o.Conn = d.given.Datagram(); o.Conn == nil {
 		if o.Conn, err = e.dir.ListenDatagram(); err != nil {
 			return nil, err
 		}
@@ -111,23 +129,6 @@ func (e *extras) trust() dgram.Trust {
 	return dgram.Trust{
 		AllowUIDs: e.d.cfg.AllowUIDs,
 		Own:       slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
-	}
-}
-
-// sharedOptions are those of the server of the shared datagram socket, without the socket.
-func (e *extras) sharedOptions() dgram.Options {
-	renew := e.dir.ListenDatagram
-	if e.d.given.Has(inherit.Dgram) {
-		renew = nil // the service manager keeps the socket that has the path
-	}
-	return dgram.Options{
-		Renew: renew, Trust: e.trust(), QueueSize: e.d.cfg.QueueSize, Log: e.d.log,
-		Serve: func(l link.Link, path string, uid uint32) error {
-			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
-			peer := peercred.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
-			_, err := e.d.server.Serve(l, perclient.Client{Transport: status.Unixgram, Path: path, Peer: peer})
-			return err
-		},
 	}
 }
 

@@ -74,7 +74,7 @@ func (g *guards) describe(n network.Network, kept *state.File) {
 	embedded, ok := n.(*usernet.Network)
 	if ok {
 		d.GatewayMAC, d.Reserved = embedded.GatewayMAC(), []netip.Addr{embedded.Alias()}
-	} else { // the embedded network's server keeps its leases itself, and nobody else is there
+	} else { // the embedded network's server keeps its leases itself, and there is no stranger
 		d.Strangers = true
 		g.keep = func() { kept.SaveLeases(g.leases) }
 	}

@@ -37,6 +37,7 @@ type detached struct {
 // A manifest is what the daemon hands to the program that takes its place. Sockets are descriptors.
 type manifest struct {
 	detached
+	From      string               `json:"from"`  // version of this program
 	Began     time.Time            `json:"began"` // of the daemon
 	Lock      compat.SavedLock     `json:"lock"`
 	Pidfile   *compat.SavedPidfile `json:"pidfile,omitempty"`
@@ -66,17 +67,14 @@ type savedGateway struct {
 	Forwards []int                `json:"forwards,omitempty"` // 0: there is none yet
 }
 
-// section is where the manifest is among what is handed over.
-const section = "daemon"
-
 // portTime is how long the answer to an upgrade waits for the clients' ports.
 const portTime = 10 * time.Second
 
 // save notes what the new program needs.
-func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (err error) {
+func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (_ *manifest, err error) {
 	d.logs.Flush() // nothing that was held back is lost with this image
-	m := manifest{
-		detached: *v, Began: d.began, Lock: d.lock.Save(o), Listeners: map[string]int{}, Call: o.Conn(call), Given: d.given.Save(),
+	m := &manifest{
+		detached: *v, From: compat.Version, Began: d.began, Lock: d.lock.Save(o), Listeners: map[string]int{}, Call: o.Conn(call), Given: d.given.Save(),
 		Manager: d.manager.Addr(), Level: d.logs.Level(), Upgrades: d.upgrades, Server: d.server.Gone(),
 	}
 	if d.pidfile != nil {
@@ -101,14 +99,13 @@ func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (err err
 	if e := d.extras; e != nil {
 		m.Extras = &savedExtras{Dgram: e.shared.State()}
 		if m.Extras.Dir, err = e.dir.Save(o); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, fd := range m.descriptors() {
 		o.FD(fd.FD)
 	}
-	o.Put(section, m)
-	return nil
+	return m, nil
 }
 
 // descriptors are those of the clients, and what they share.
@@ -125,7 +122,7 @@ func (m *manifest) descriptors() (list []link.Descriptor) {
 // takeOver goes on as the daemon that has handed itself over.
 func (d *daemon) takeOver(ctx context.Context, in *handover.In, m *manifest) (err error) {
 	defer in.CloseRest()
-	if err := in.Get(section, m); err != nil {
+	if err := in.Get(m); err != nil {
 		return fmt.Errorf("take over the running daemon: %w", err)
 	}
 	d.began, d.upgrades = m.Began, m.Upgrades+1
@@ -196,25 +193,25 @@ func (d *daemon) resumeNetwork(ctx context.Context, in *handover.In, v *savedGat
 }
 
 // answer tells the program that asked for the upgrade, and the log, how it went, once all clients have their ports again.
-func (d *daemon) answer(ctx context.Context, from string, v *detached, sessions []*perclient.Session) {
+func (d *daemon) answer(ctx context.Context, m *manifest, sessions []*perclient.Session) {
 	limit, cancel := context.WithTimeout(ctx, portTime)
 	defer cancel()
-	late, gap := 0, time.Since(v.Stopped)
+	late, gap := 0, time.Since(m.Stopped)
 	kinds := map[string]int{}
 	for _, x := range sessions {
 		if _, err := x.Ready(limit); err == nil {
-			gap = time.Since(v.Stopped)
+			gap = time.Since(m.Stopped)
 		} else if !ended(x) {
 			late++
 		}
 		kinds[cmp.Or(kindOf[x.Transport()], "passed")]++
 	}
-	notes := append([]string{}, v.Notes...)
+	notes := append([]string{}, m.Notes...)
 	if late > 0 {
 		notes = append(notes, fmt.Sprintf("%d clients have no network yet; they are tried again", late))
 	}
 	r := control.Upgraded{
-		From: from, To: compat.Version, PID: os.Getpid(), Clients: kinds, Notes: notes,
+		From: m.From, To: compat.Version, PID: os.Getpid(), Clients: kinds, Notes: notes,
 		Gap: float64(gap.Round(100*time.Microsecond)) / float64(time.Millisecond),
 	}
 	args := []any{"from", r.From, "to", r.To, "clients", len(sessions), "gap", fmt.Sprintf("%.0fms", r.Gap)}

@@ -17,12 +17,10 @@ import (
 //	starting --open returned a network--> started --Close--> closed
 //	starting --open failed, or Close--> failed, closed
 type lazyNetwork struct {
-	cancel  context.CancelFunc // of the start
-	started chan struct{}      // closed when inner and err are set
-	inner   network.Network    // nil if err is set
+	started chan struct{}   // closed when inner and err are set
+	inner   network.Network // nil if err is set
 	err     error
-	closing sync.Once
-	closed  error // of Close
+	close   func() error // is done once
 }
 
 var _ network.Network = (*lazyNetwork)(nil)
@@ -31,22 +29,20 @@ var _ network.Network = (*lazyNetwork)(nil)
 // what it returns is closed by Close.
 func startLazy(ctx context.Context, open func(context.Context) (network.Network, error)) *lazyNetwork {
 	ctx, cancel := context.WithCancel(ctx)
-	n := &lazyNetwork{cancel: cancel, started: make(chan struct{})}
+	n := &lazyNetwork{started: make(chan struct{})}
+	n.close = sync.OnceValue(func() error {
+		cancel()
+		<-n.started
+		if n.inner == nil {
+			return nil
+		}
+		return n.inner.Close()
+	})
 	go func() {
 		defer close(n.started)
 		n.inner, n.err = open(ctx)
 	}()
 	return n
-}
-
-// Err is why the network did not start. It is nil while the network starts and when it has started.
-func (n *lazyNetwork) Err() error {
-	select {
-	case <-n.started:
-		return n.err
-	default:
-		return nil
-	}
 }
 
 // Wait waits until the network has started. The error is why it has not, or ctx's.
@@ -59,26 +55,30 @@ func (n *lazyNetwork) Wait(ctx context.Context) error {
 	}
 }
 
-// opened is the network that was started, nil while there is none.
-func (n *lazyNetwork) opened() network.Network {
+// result is the network that was started, or why it was not; neither while it starts.
+func (n *lazyNetwork) result() (network.Network, error) {
 	select {
 	case <-n.started:
-		return n.inner
+		return n.inner, n.err
 	default:
-		return nil
+		return nil, nil
 	}
+}
+
+// opened is the network that was started, nil while there is none.
+func (n *lazyNetwork) opened() network.Network {
+	inner, _ := n.result()
+	return inner
 }
 
 // Attach waits for the network, then attaches a port to it. While it waits, ctx ends it. When the network could not be started
 // its error wraps network.ErrClosed and tells why.
 func (n *lazyNetwork) Attach(ctx context.Context, o network.PortOptions, toClient frame.Sink) (network.Port, error) {
-	select {
-	case <-n.started:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if n.err != nil {
-		return nil, fmt.Errorf("%w: it did not start: %w", network.ErrClosed, n.err)
+	if err := n.Wait(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: it did not start: %w", network.ErrClosed, err)
 	}
 	return n.inner.Attach(ctx, o, toClient)
 }
@@ -92,13 +92,4 @@ func (n *lazyNetwork) Info() network.Info {
 }
 
 // Close ends the start, waits for its end, and closes the network that came of it. It is idempotent.
-func (n *lazyNetwork) Close() error {
-	n.closing.Do(func() {
-		n.cancel()
-		<-n.started
-		if n.inner != nil {
-			n.closed = n.inner.Close()
-		}
-	})
-	return n.closed
-}
+func (n *lazyNetwork) Close() error { return n.close() }

@@ -48,7 +48,8 @@ func TestAttachWaits(t *testing.T) {
 	n := startLazy(t.Context(), gated(gate, inner, nil))
 	assert.Nil(t, n.opened())
 	assert.Zero(t, n.Info())
-	require.NoError(t, n.Err())
+	_, err := n.result()
+	require.NoError(t, err)
 	got := make(chan error)
 	go func() {
 		_, err := n.Attach(t.Context(), network.PortOptions{}, nil)
@@ -82,14 +83,15 @@ func TestAttachGivesUp(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
-// TestFailedStart: a start that fails is told to who waits and who attaches.
+// TestFailedStart: a start that fails is told to those that wait and attach.
 func TestFailedStart(t *testing.T) {
 	gate, want := make(chan struct{}), errors.New("no such luck")
 	close(gate)
 	n := startLazy(t.Context(), gated(gate, nil, want))
 	require.ErrorIs(t, n.Wait(t.Context()), want)
-	require.ErrorIs(t, n.Err(), want)
-	_, err := n.Attach(t.Context(), network.PortOptions{}, nil)
+	_, err := n.result()
+	require.ErrorIs(t, err, want)
+	_, err = n.Attach(t.Context(), network.PortOptions{}, nil)
 	require.ErrorIs(t, err, network.ErrClosed)
 	require.ErrorIs(t, err, want)
 	require.NoError(t, n.Close())
@@ -105,10 +107,11 @@ func TestCloseWhileStarting(t *testing.T) {
 	}()
 	require.NoError(t, n.Close())
 	require.ErrorIs(t, <-got, network.ErrClosed)
-	require.ErrorIs(t, n.Err(), context.Canceled)
+	_, err := n.result()
+	require.ErrorIs(t, err, context.Canceled)
 }
 
-// A network that has started although nobody wants it any more is closed.
+// TestCloseTooLate: a network that has started although it is not wanted any more is closed.
 func TestCloseTooLate(t *testing.T) {
 	gate, inner := make(chan struct{}), &fakeNetwork{closeErr: errors.New("stuck")}
 	n := startLazy(t.Context(), func(context.Context) (network.Network, error) {

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"cmp"
 	"os/user"
 	"strconv"
 	"sync"
@@ -24,70 +23,60 @@ const (
 	userNameAge    = 5 * time.Minute
 	processNameAge = 2 * time.Second
 
-	// userNamePatience is how long a look-up may take, in a directory service perhaps, before the name is left out.
+	// userNamePatience is how long the look-ups of one description may take, in a directory service perhaps, before names are left out.
 	userNamePatience = 50 * time.Millisecond
 )
 
 // userNames are the names of users. The zero value is ready for use.
 type userNames struct {
-	mu      sync.Mutex
-	known   map[uint32]userName
-	pending chan struct{} // closed at the end of the look-up that is under way; nil: none is
-	slow    bool          // that has taken too long: nobody waits for it any more
+	mu     sync.Mutex
+	known  map[uint32]*userName
+	asking sync.Mutex // one look-up at a time does
 
-	// Tests change them; zero is userNamePatience and the system's.
-	patience time.Duration
-	lookUp   func(uid uint32) string
+	lookUp func(uid uint32) string // tests change it; nil is the system's
 }
 
 type userName struct {
-	name string
-	at   time.Time
+	asked time.Time
+	found chan struct{} // closed when name is set
+	name  string
 }
 
-// name is uid's, empty if it has none or that cannot be told soon.
-func (n *userNames) name(uid uint32) string {
-	late := time.NewTimer(cmp.Or(n.patience, userNamePatience))
-	defer late.Stop()
-	for {
-		n.mu.Lock()
-		u, ok := n.known[uid]
-		if ok && time.Since(u.at) < userNameAge || n.slow {
-			n.mu.Unlock()
-			return u.name
+// name is uid's, empty if it has none or if that cannot be told before late is closed.
+func (n *userNames) name(uid uint32, late <-chan struct{}) string {
+	n.mu.Lock()
+	u := n.known[uid]
+	if u == nil || time.Since(u.asked) >= userNameAge {
+		if n.known == nil || len(n.known) >= maxUserNames {
+			n.known = map[uint32]*userName{}
 		}
-		if n.pending == nil {
-			n.pending = make(chan struct{})
-			go n.find(uid, n.pending)
-		}
-		done := n.pending
-		n.mu.Unlock()
+		u = &userName{asked: time.Now(), found: make(chan struct{})}
+		n.known[uid] = u
+		go n.find(uid, u)
+	}
+	n.mu.Unlock()
+	select {
+	case <-u.found:
+	case <-late:
 		select {
-		case <-done:
-		case <-late.C:
-			n.mu.Lock()
-			n.slow = n.pending == done
-			n.mu.Unlock()
-			return u.name
+		case <-u.found:
+		default:
+			return ""
 		}
 	}
+	return u.name
 }
 
-// find looks uid up. One at a time does.
-func (n *userNames) find(uid uint32, done chan struct{}) {
+// find looks uid up.
+func (n *userNames) find(uid uint32, u *userName) {
+	defer close(u.found)
+	n.asking.Lock()
+	defer n.asking.Unlock()
 	lookUp := n.lookUp
 	if lookUp == nil {
 		lookUp = lookUpUser
 	}
-	name := printable.Line(lookUp(uid), maxUserName)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.known == nil || len(n.known) >= maxUserNames {
-		n.known = map[uint32]userName{}
-	}
-	n.known[uid] = userName{name, time.Now()}
-	n.pending, n.slow = nil, false
-	close(done)
+	u.name = printable.Line(lookUp(uid), maxUserName)
 }
 
 func lookUpUser(uid uint32) string {

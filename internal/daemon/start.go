@@ -218,7 +218,7 @@ func (d *daemon) serve(ctx context.Context, v *detached, then func(context.Conte
 			d.goOn()
 			err = then(ctx, sessions)
 		}
-		if ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			d.fail(err)
 		}
 	})

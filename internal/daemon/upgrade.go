@@ -45,17 +45,18 @@ const (
 )
 
 // upgrade goes on as the program that is now at the daemon's path, which answers call. It returns only if that did not come about.
-func (d *daemon) upgrade(ctx context.Context, call *net.UnixConn, gateway bool) error {
+func (d *daemon) upgrade(ctx context.Context, call *net.UnixConn, gateway bool) {
 	if !d.upgrading.TryLock() {
-		return &control.Error{Status: http.StatusConflict, Code: "busy", Text: "an upgrade is under way: wait for its end"}
+		control.Answer(call, &control.Error{Status: http.StatusConflict, Code: "busy", Text: "an upgrade is under way: wait for its end"})
+		return
 	}
-	defer d.upgrading.Unlock()
 	d.changing.Lock()
-	defer d.changing.Unlock()
+	defer d.changing.Unlock() // once it is answered: a stop waits for that
 	to, err := d.replace(ctx, call, gateway)
 	r := refusal(ctx, err)
 	d.log.Warn("no upgrade: this image goes on", "from", compat.Version, "to", to, "reason", r.Text)
-	return r
+	d.upgrading.Unlock()
+	control.Answer(call, r)
 }
 
 // replace finds the new program, whose version is to, tries it, and becomes it. After an error the daemon serves as before. Once ctx is
@@ -77,7 +78,7 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 		return to, errors.New("detach: the daemon is still starting")
 	}
 	d.log.Info("upgrading", "from", compat.Version, "to", to, "path", b.Path)
-	o := &handover.Out{From: compat.Version}
+	o := &handover.Out{}
 	o.Watch()
 	defer o.Unwatch()
 	v, err := d.detach(ctx, gateway)
@@ -85,14 +86,15 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 	if err != nil || ctx.Err() != nil {
 		return to, fmt.Errorf("detach: %w", errors.Join(err, ctx.Err()))
 	}
-	if err := d.save(o, v, call); err != nil {
+	m, err := d.save(o, v, call)
+	if err != nil {
 		return to, fmt.Errorf("save: %w", err)
 	}
 	if err := b.Same(); err != nil {
 		return to, err
 	}
 	defer endUnlessReplaced(d.log)()
-	return to, handover.Exec(o, b.Resolved, os.Args, os.Environ())
+	return to, handover.Exec(o, m, b.Resolved, os.Args, os.Environ())
 }
 
 // refusal is the answer to a call that ended with err.

@@ -5,33 +5,16 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
-
-// A daemon tells of itself and lets itself be changed. Its methods are called from many goroutines.
-type daemon interface {
-	// Status describes it now.
-	Status() status.Status
-	// Kick ends a client's session and waits for its end, as long as ctx lasts. ErrNoClient: there is none.
-	Kick(ctx context.Context, id uint64, by peercred.Peer) error
-	// Level is that of the log: "debug", "info", "warn" or "error". SetLevel takes one of these.
-	Level() string
-	SetLevel(level string, by peercred.Peer) error
-}
-
-// ErrNoClient is what Kick answers when no client has this number now.
-var ErrNoClient = errors.New("there is no such client")
 
 const (
 	// kickTime is how long the answer to a kick waits for the end of the client's session, which may take 200 ms.
@@ -88,14 +71,16 @@ type Upgraded struct {
 // routes are the paths that every daemon has.
 func (s *Server) routes() map[string]Handler {
 	return map[string]Handler{
-		"GET /v1/version": s.version,
+		"GET /v1/version": s.described(func(st *status.Status) any {
+			return versionAnswer{st.Daemon.Version, st.Daemon.PID, st.Daemon.Socket, st.Daemon.Uptime}
+		}),
 		"GET /v1/status":  s.described(func(st *status.Status) any { return st }),
 		"GET /v1/health":  s.described(func(st *status.Status) any { return Health{st.Format, st.Now, st.Health} }),
 		"GET /v1/clients": s.described(func(st *status.Status) any { return Clients{st.Format, st.Now, st.Clients} }),
 
 		"GET /v1/clients/{id}":     s.client,
 		"DELETE /v1/clients/{id}":  s.kick,
-		"GET /v1/log-level":        func(http.ResponseWriter, *http.Request) any { return Level{s.o.Source.Level()} },
+		"GET /v1/log-level":        s.described(func(st *status.Status) any { return Level{st.Daemon.LogLevel} }),
 		"PUT /v1/log-level":        s.setLevel,
 		"POST /v1/upgrade":         s.upgrade,
 		"POST /v1/upgrade/gateway": s.upgrade,
@@ -110,9 +95,9 @@ type cache struct {
 }
 
 // get is a description that is not older than cacheTime. The caller holds mu.
-func (c *cache) get(src daemon) *status.Status {
+func (c *cache) get(describe func() status.Status) *status.Status {
 	if time.Since(c.made) > cacheTime {
-		c.last = src.Status()
+		c.last = describe()
 		c.made = time.Now()
 	}
 	return &c.last
@@ -133,7 +118,7 @@ func (s *Server) described(part func(*status.Status) any) Handler {
 	return func(http.ResponseWriter, *http.Request) any {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if st := c.get(s.o.Source); made != c.made {
+		if st := c.get(s.o.Describe); made != c.made {
 			var err error
 			if body, err = json.Marshal(part(st)); err != nil {
 				return err
@@ -142,11 +127,6 @@ func (s *Server) described(part func(*status.Status) any) Handler {
 		}
 		return body
 	}
-}
-
-func (s *Server) version(http.ResponseWriter, *http.Request) any {
-	uptime := max(0, time.Since(s.o.Began).Round(time.Millisecond).Seconds())
-	return versionAnswer{Version: s.o.Version, PID: os.Getpid(), Socket: s.o.Socket, Uptime: uptime}
 }
 
 // clientID is the number in r's path.
@@ -159,7 +139,8 @@ func clientID(r *http.Request) (uint64, *Error) {
 	return id, nil
 }
 
-func noClient(id uint64) *Error {
+// NoClient is the answer when no client has this number now.
+func NoClient(id uint64) *Error {
 	return &Error{http.StatusNotFound, "no_client", fmt.Sprintf("there is no client %d now; GET /v1/clients has those that there are", id)}
 }
 
@@ -171,12 +152,12 @@ func (s *Server) client(_ http.ResponseWriter, r *http.Request) any {
 	}
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
-	for _, c := range s.cache.get(s.o.Source).Clients {
+	for _, c := range s.cache.get(s.o.Describe).Clients {
 		if c.ID == id {
 			return c
 		}
 	}
-	return noClient(id)
+	return NoClient(id)
 }
 
 // kick is DELETE /v1/clients/{id}.
@@ -190,12 +171,9 @@ func (s *Server) kick(_ http.ResponseWriter, r *http.Request) any {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), kickTime)
 	defer cancel()
-	err := s.o.Source.Kick(ctx, id, PeerOf(r))
+	err := s.o.Kick(ctx, id, PeerOf(r))
 	s.cache.forget()
-	switch {
-	case errors.Is(err, ErrNoClient):
-		return noClient(id)
-	case err != nil && ctx.Err() == nil:
+	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	return kickAnswer{ID: id, Ended: err == nil}
@@ -211,11 +189,11 @@ func (s *Server) setLevel(_ http.ResponseWriter, r *http.Request) any {
 	if e != nil {
 		return e
 	}
-	if err := s.o.Source.SetLevel(l.Level, PeerOf(r)); err != nil {
+	if err := s.o.SetLevel(l.Level, PeerOf(r)); err != nil {
 		return badRequest("bad_level", "%v", err)
 	}
 	s.cache.forget()
-	return Level{s.o.Source.Level()}
+	return l
 }
 
 // upgrade is POST /v1/upgrade, and /v1/upgrade/gateway. It keeps the connection, for the new image to answer; a Detach does not wait for
@@ -224,8 +202,6 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
 	if e := allowed(r, "upgrade it"); e != nil {
 		return e
 	}
-	s.calls.Add(1)
-	defer s.calls.Done()
 	nc, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return err
@@ -234,9 +210,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
 	c := connOf(r)
 	c.leave()
 	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
-	kept, _ := c.Conn.(*net.UnixConn) // all that is served is
-	err = errors.New("the upgrade ended without a reason; the daemon goes on")
-	defer func() { Answer(kept, err) }()
-	err = s.o.Upgrade(s.http.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
+	kept, _ := c.Conn.(*net.UnixConn)                                 // all that is served is
+	s.o.Upgrade(s.http.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
 	return nil
 }

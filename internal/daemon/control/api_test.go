@@ -44,7 +44,7 @@ func (f *fakeSource) Status() status.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := status.Status{
-		Format: status.Format, Now: time.Unix(1, 0).UTC(), Daemon: status.Daemon{Version: "v1", LogLevel: f.level},
+		Format: status.Format, Now: time.Unix(1, 0).UTC(), Daemon: status.Daemon{Version: "v1", PID: 4711, Socket: "/s", Uptime: 60.5, LogLevel: f.level},
 		Clients: []status.Client{},
 		Health:  []status.Problem{{Code: status.Storm, Severity: status.Warning, Clients: []uint64{2}, Text: "it storms", Fix: []string{"wait"}}},
 	}
@@ -66,16 +66,10 @@ func (f *fakeSource) Kick(ctx context.Context, id uint64, by peercred.Peer) erro
 		<-ctx.Done()
 		return ctx.Err()
 	case id == 0 || id > f.n || f.gone[id]:
-		return ErrNoClient
+		return NoClient(id)
 	}
 	f.gone[id], f.by = true, by
 	return nil
-}
-
-func (f *fakeSource) Level() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.level
 }
 
 func (f *fakeSource) SetLevel(level string, by peercred.Peer) error {
@@ -88,11 +82,14 @@ func (f *fakeSource) SetLevel(level string, by peercred.Peer) error {
 	return nil
 }
 
+// serve has o tell of f.
+func (f *fakeSource) serve(o *Options) { o.Describe, o.Kick, o.SetLevel = f.Status, f.Kick, f.SetLevel }
+
 // source is a served fakeSource with n clients.
 func source(t *testing.T, n uint64) (*fakeSource, string) {
 	t.Helper()
 	f := &fakeSource{n: n, gone: map[uint64]bool{}, level: "info"}
-	_, path := serve(t, func(o *Options) { o.Source = f })
+	_, path := serve(t, f.serve)
 	return f, path
 }
 
@@ -327,7 +324,7 @@ func TestPanic(t *testing.T) {
 
 // TestOtherUser: another user's program reads, and is told who may do the rest.
 func TestOtherUser(t *testing.T) {
-	if os.Geteuid() != 0 { // who is not root cannot become another user; TestTrusted has the rule
+	if os.Geteuid() != 0 { // a user who is not root cannot become another user; TestTrusted has the rule
 		return
 	}
 	f, path := source(t, 2)

@@ -4,6 +4,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,18 +22,15 @@ const maxAnswer = 32 << 20
 // document, with the status of HTTP. An answer that is an error is returned with an *Error; other errors are those of the connection.
 func Ask(ctx context.Context, path, method, what string, body any) (status int, answer json.RawMessage, err error) {
 	resp, _, err := Open(ctx, path, method, what, body)
-	if err != nil {
-		return 0, nil, fmt.Errorf("ask %s: %w", path, err)
+	if err == nil {
+		defer func() { _ = resp.Body.Close() }()
+		status = resp.StatusCode
+		answer, err = ReadAnswer(path, resp)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err = ReadAnswer(path, resp)
 	if _, told := errors.AsType[*Error](err); err != nil && !told {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		err = fmt.Errorf("ask %s: %w", path, err)
+		err = fmt.Errorf("ask %s: %w", path, cmp.Or(ctx.Err(), err))
 	}
-	return resp.StatusCode, answer, err
+	return status, answer, err
 }
 
 // ReadAnswer is the document in resp, and an *Error if it is one.
@@ -80,13 +78,7 @@ func Open(ctx context.Context, path, method, what string, body any) (*http.Respo
 		DisableKeepAlives: true, DisableCompression: true,
 	}
 	resp, err := t.RoundTrip(r)
-	switch {
-	case ctx.Err() != nil:
-		return nil, nil, ctx.Err()
-	case err != nil:
-		return nil, nil, err
-	}
-	return resp, c, nil
+	return resp, c, cmp.Or(ctx.Err(), err)
 }
 
 // RootSuffix is behind the path of a control socket in that of the one for root and the daemon's user.

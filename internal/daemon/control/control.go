@@ -2,7 +2,7 @@
 
 // Package control is what one can ask a running daemon, at SOCKET.d/control: HTTP/1.1 with JSON, one request per
 // connection. Root and the daemon's user have a socket of their own beside it, control.root, so that no member of the socket's group
-// keeps them out, whatever he does at the other one.
+// keeps them out, whatever it does at the other one.
 //
 //	GET    /v1/version        what runs here
 //	GET    /v1/status         all that the daemon knows of itself; package status has the form
@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // Limits of a client. Time counts from accept.
@@ -46,17 +47,18 @@ const (
 // Options say what to serve.
 type Options struct {
 	Sockets []*net.UnixListener // Run serves them, Close closes them
-	Version string              // of the program
-	Socket  string              // path of the network's socket
-	Began   time.Time           // start of the daemon; an upgrade does not change it
 	Log     *slog.Logger
 
 	// Upgrade does what POST /v1/upgrade asks for, for a user who may; with gateway, the network's gateway shall become the new program
-	// as well. It returns only if that did not come about, with the answer for c, and at the end of ctx, which is that of Run.
-	Upgrade func(ctx context.Context, c *net.UnixConn, gateway bool) error
+	// as well. It returns only if that did not come about, when it has answered c, or at the end of ctx, which is that of Run.
+	Upgrade func(ctx context.Context, c *net.UnixConn, gateway bool)
 
-	// Source is what the daemon tells of itself.
-	Source daemon
+	// What follows is called from many goroutines. Describe describes the daemon now.
+	Describe func() status.Status
+	// Kick ends a client's session and waits for its end, as long as ctx lasts. It may fail with what NoClient returns.
+	Kick func(ctx context.Context, id uint64, by peercred.Peer) error
+	// SetLevel sets that of the log: "debug", "info", "warn" or "error".
+	SetLevel func(level string, by peercred.Peer) error
 
 	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics".
 	Handle map[string]http.Handler
@@ -67,7 +69,6 @@ type Server struct {
 	o     Options
 	http  *HTTP
 	cache cache
-	calls sync.WaitGroup // for an upgrade
 
 	mux   *http.ServeMux
 	known string // the methods and paths
@@ -151,19 +152,10 @@ func (s *Server) Run(ctx context.Context) { s.http.Run(ctx) }
 // answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
 func (s *Server) Detach() { s.http.Detach() }
 
-// Close ends Run, and the calls that run, and waits for them until ctx is done. Streams have 100 ms to end in order.
-func (s *Server) Close(ctx context.Context) {
+// Close ends Run. Streams have 100 ms to end in order.
+func (s *Server) Close() {
 	s.http.Detach()
 	s.http.Close()
-	done := make(chan struct{})
-	go func() {
-		s.calls.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
 }
 
 // Trusted tells whether p is root or the daemon's own user.

@@ -76,7 +76,7 @@ func TestStreamEnds(t *testing.T) {
 	}{
 		{name: "the client leaves", left: true, end: func(t *testing.T, _ *Server, c net.Conn) { require.NoError(t, c.Close()) }},
 		{name: "an upgrade", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Detach(); s.Run(context.Background()) }},
-		{name: "the end of the daemon", end: func(t *testing.T, s *Server, _ net.Conn) { s.Close(t.Context()) }},
+		{name: "the end of the daemon", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Close() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, path, ended := streaming(t, nil)
@@ -104,7 +104,7 @@ func TestStreamNotRead(t *testing.T) {
 		end  func(s *Server)
 	}{
 		{"an upgrade", func(s *Server) { s.Detach(); s.Run(context.Background()) }},
-		{"the end of the daemon", func(s *Server) { s.Close(context.Background()) }},
+		{"the end of the daemon", func(s *Server) { s.Close() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 4

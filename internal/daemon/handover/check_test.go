@@ -133,7 +133,7 @@ func program(t *testing.T, b behaviour) *binary {
 	return found
 }
 
-// ownDir is a directory without links in its path that nobody else can write.
+// ownDir is a directory without links in its path that no other user can write.
 func ownDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -71,17 +71,17 @@ func (o *Out) Unwatch() os.Signal {
 	return s
 }
 
-// Exec replaces this program by the one at path, which gets argv (the first element being its name), env and what o
+// Exec replaces this program by the one at path, which gets argv (the first element being its name), env, state and what o
 // collected. It returns only with an error, and then all is as it was before: the descriptors are not inherited by children
 // and signals arrive.
 //
 // No child can be started while descriptors are open to inheritance. A stop signal that came before is not lost: see
 // ErrStopping. One that comes later is in the channel that Signals of the new image returns, but for the moment of the exec and the
 // first milliseconds of its life: then it ends the process, which is what it was for, only not in order.
-func Exec(o *Out, path string, argv, env []string) error {
+func Exec(o *Out, state any, path string, argv, env []string) error {
 	o.Watch()
 	defer o.Unwatch()
-	f, err := o.write()
+	f, err := o.write(state)
 	if err != nil {
 		return err
 	}

@@ -75,9 +75,7 @@ type things struct {
 type report struct {
 	PID             int
 	Argv            []string
-	From            string
-	Section         string
-	NoSection       bool
+	State           string
 	Heard           string // from the connection
 	Inherited       []int  // descriptors that a child would get
 	Unlisted, Later string // errors
@@ -109,10 +107,8 @@ func oldImage() int {
 	}
 	o.FD(-1) // none
 	th.Unlisted = int(unlisted.Fd())
-	o.From = "v1"
-	o.Put("things", th)
 	_ = os.Setenv(role, "new")
-	fine(Exec(&o, os.Args[0+2], os.Args, append(os.Environ(), envName+"=stale")))
+	fine(Exec(&o, th, os.Args[0+2], os.Args, append(os.Environ(), envName+"=stale")))
 	return 1
 }
 
@@ -120,10 +116,9 @@ func oldImage() int {
 func newImage() int {
 	in := must(Inherited())
 	var th things
-	fine(in.Get("things", &th))
+	fine(in.Get(&th))
 	r := report{
-		PID: os.Getpid(), Argv: os.Args, From: in.From(), Section: th.Dir,
-		NoSection: in.Get("none", new(int)) != nil, Inherited: openToChildren(),
+		PID: os.Getpid(), Argv: os.Args, State: th.Dir, Inherited: openToChildren(),
 	}
 	_, r.Env = os.LookupEnv(envName)
 	again, err := Inherited()
@@ -192,9 +187,7 @@ func TestExec(t *testing.T) {
 	require.NoError(t, json.NewDecoder(conn).Decode(&r))
 	assert.Equal(t, pid, r.PID)
 	assert.Equal(t, c.Args, r.Argv, "argv[0] too")
-	assert.Equal(t, "v1", r.From)
-	assert.Equal(t, dir, r.Section)
-	assert.True(t, r.NoSection)
+	assert.Equal(t, dir, r.State)
 	assert.Equal(t, "stream+datagram", r.Heard)
 	assert.Subset(t, openToChildren(), r.Inherited, "of descriptors above 2: what this process has from its own parent")
 	assert.False(t, r.Env)
@@ -232,8 +225,7 @@ func TestExecFails(t *testing.T) {
 	for range 2 {
 		var o Out
 		fd := o.Conn(a)
-		o.Put("x", 1)
-		err := Exec(&o, "/nowhere/at/all", []string{"x"}, os.Environ())
+		err := Exec(&o, nil, "/nowhere/at/all", []string{"x"}, os.Environ())
 		require.EqualError(t, err, "exec /nowhere/at/all: no such file or directory")
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		require.NoError(t, err)
@@ -257,18 +249,19 @@ func TestExecRefuses(t *testing.T) {
 	defer b.Close()
 	require.NoError(t, a.Close())
 	for _, c := range []struct {
-		name string
-		o    func() *Out
-		want string
+		name  string
+		o     func() *Out
+		state any
+		want  string
 	}{
-		{"number that is not open", func() *Out { o := &Out{}; o.FD(987654); return o }, "hand over descriptor 987654: bad file descriptor"},
-		{"stderr", func() *Out { o := &Out{}; o.FD(2); return o }, "descriptor 2 is always inherited"},
-		{"closed file", func() *Out { o := &Out{}; o.Conn(a); return o }, "hand over a descriptor: use of closed file"},
-		{"no JSON", func() *Out { o := &Out{}; o.Put("x", func() {}); return o }, "section x"},
+		{"number that is not open", func() *Out { o := &Out{}; o.FD(987654); return o }, nil, "hand over descriptor 987654: bad file descriptor"},
+		{"stderr", func() *Out { o := &Out{}; o.FD(2); return o }, nil, "descriptor 2 is always inherited"},
+		{"closed file", func() *Out { o := &Out{}; o.Conn(a); return o }, nil, "hand over a descriptor: use of closed file"},
+		{"no JSON", func() *Out { return &Out{} }, func() {}, "write the manifest: json: unsupported type"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			open := openToChildren()
-			require.ErrorContains(t, Exec(c.o(), "/nowhere", []string{"x"}, nil), c.want)
+			require.ErrorContains(t, Exec(c.o(), c.state, "/nowhere", []string{"x"}, nil), c.want)
 			assert.Equal(t, open, openToChildren())
 		})
 	}
@@ -294,10 +287,10 @@ func TestNoChildInherits(t *testing.T) {
 		for ; ctx.Err() == nil; execs.Add(1) {
 			var o Out
 			o.Conn(f)
-			assert.Error(t, Exec(&o, dir, []string{"x"}, nil))
+			assert.Error(t, Exec(&o, nil, dir, []string{"x"}, nil))
 		}
 	})
-	for i := 0; i < 40 || execs.Load() < 40; i++ { // whoever gets to run
+	for i := 0; i < 40 || execs.Load() < 40; i++ { // whichever gets to run
 		assert.Equal(t, before, children(), "descriptors that a child has beside those from this process's own parent")
 	}
 	stop()
@@ -326,7 +319,7 @@ func againAndAgain() int {
 		return inOrder
 	default:
 	}
-	err = Exec(&o, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ())
+	err = Exec(&o, nil, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ())
 	if errors.Is(err, ErrStopping) {
 		<-came
 		return inOrder
@@ -389,7 +382,7 @@ func TestEarlySignal(t *testing.T) {
 // earlySignal hands over once, and is sent a signal at the begin of its main.
 func earlySignal() int {
 	if os.Getenv(envName) == "" {
-		fine(Exec(&Out{}, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ()))
+		fine(Exec(&Out{}, nil, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ()))
 	}
 	fine(syscall.Kill(os.Getpid(), syscall.SIGTERM))
 	came := Signals()
@@ -411,7 +404,7 @@ func TestErrStopping(t *testing.T) {
 		o.Watch()
 		require.NoError(t, syscall.Kill(os.Getpid(), s))
 		require.Equal(t, s, <-came)
-		require.ErrorIs(t, Exec(&o, "/nowhere", []string{"x"}, nil), ErrStopping)
+		require.ErrorIs(t, Exec(&o, nil, "/nowhere", []string{"x"}, nil), ErrStopping)
 		require.Equal(t, s, <-came)
 		require.NoError(t, syscall.Kill(os.Getpid(), s))
 		require.Equal(t, s, <-came)
@@ -434,14 +427,14 @@ func manifestFile(t *testing.T, content []byte) int {
 
 func encoded(t *testing.T, change func(m *manifest)) []byte {
 	t.Helper()
-	m := manifest{Version: manifestVersion, PID: os.Getpid(), From: "v1"}
+	m := manifest{Version: manifestVersion, PID: os.Getpid(), State: []byte("1")}
 	change(&m)
 	b, err := json.Marshal(m)
 	require.NoError(t, err)
 	return b
 }
 
-// TestInheritedRefuses what anybody may have put into the environment.
+// TestInheritedRefuses what any program may have put into the environment.
 func TestInheritedRefuses(t *testing.T) {
 	with := func(change func(m *manifest)) func(t *testing.T) string {
 		return func(t *testing.T) string { return strconv.Itoa(manifestFile(t, encoded(t, change))) }
@@ -529,7 +522,10 @@ func TestInheritedRefuses(t *testing.T) {
 		t.Setenv(envName, strconv.Itoa(fd))
 		in, err := Inherited()
 		require.NoError(t, err)
-		assert.Equal(t, "v1", in.From())
+		var state int
+		require.NoError(t, in.Get(&state))
+		assert.Equal(t, 1, state)
+		require.ErrorContains(t, in.Get(new(string)), "read the state in the manifest")
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		assert.Equal(t, unix.EBADF, err, "it is closed")
 	})
@@ -537,7 +533,7 @@ func TestInheritedRefuses(t *testing.T) {
 
 // FuzzDecode: no content makes it panic or lists a descriptor that cannot be.
 func FuzzDecode(f *testing.F) {
-	good, err := json.Marshal(manifest{Version: manifestVersion, PID: os.Getpid(), FDs: []int{4, 9}, Sections: map[string]json.RawMessage{"a": []byte("1")}})
+	good, err := json.Marshal(manifest{Version: manifestVersion, PID: os.Getpid(), FDs: []int{4, 9}, State: []byte("1")})
 	if err != nil {
 		f.Fatal(err)
 	}

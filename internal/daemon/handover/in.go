@@ -20,13 +20,10 @@ type In struct {
 	left map[int]bool // not taken yet
 }
 
-// From is the version of the image before this one.
-func (i *In) From() string { return i.m.From }
-
-// Get reads a section into v.
-func (i *In) Get(section string, v any) error {
-	if err := json.Unmarshal(i.m.Sections[section], v); err != nil {
-		return fmt.Errorf("read section %s of the manifest: %w", section, err)
+// Get reads the state that was handed over into v.
+func (i *In) Get(v any) error {
+	if err := json.Unmarshal(i.m.State, v); err != nil {
+		return fmt.Errorf("read the state in the manifest: %w", err)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@
 
 // Package handover has a daemon become the program that is now at the path it was started by.
 //
-//	old image: Find, Check → Out.Conn, Out.Put … → Exec ── descriptors, manifest in an unlinked file ──► Inherited → In.Get, In.File …
+//	old image: Find, Check → Out.Conn … → Exec ── descriptors, manifest in an unlinked file ──► Inherited → In.Get, In.File …
 //
 // Find looks at who may change the new program: every directory on the way, every link, the file itself. Check runs it as a child,
 // which reads a copy of the daemon's state and its command line. Exec carries over what the daemon has: open descriptors, which simply
@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// manifestVersion is the version of the manifest's own fields. The sections have their versions in their types: a field that is
+// manifestVersion is the version of the manifest's own fields. State has its version in its type: a field that is
 // not known is ignored, one that is missing is zero.
 const manifestVersion = 2
 
@@ -37,11 +37,10 @@ const maxSize = 640 << 20
 
 // A manifest is what is written for the new image.
 type manifest struct {
-	Version  int                        `json:"version"`
-	PID      int                        `json:"pid"`
-	From     string                     `json:"from"` // version of the old image
-	Sections map[string]json.RawMessage `json:"sections"`
-	FDs      []int                      `json:"fds"` // all descriptors that are handed over
+	Version int             `json:"version"`
+	PID     int             `json:"pid"`
+	State   json.RawMessage `json:"state"`
+	FDs     []int           `json:"fds"` // all descriptors that are handed over
 }
 
 // Inherited returns what the image before this one handed over, and nil if there was none. It is called once, at the start:

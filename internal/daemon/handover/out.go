@@ -15,13 +15,10 @@ import (
 // An Out collects what is handed over. Its zero value may be used. It is for one goroutine. What cannot be handed over is an error
 // of Exec.
 type Out struct {
-	From string // version of this image
-
-	sections map[string]json.RawMessage
-	fds      map[int]bool
-	keep     []any          // whose descriptors are listed: nothing may close them when they are no longer used
-	err      error          // the first one
-	came     chan os.Signal // stop signals since Watch; nil without
+	fds  map[int]bool
+	keep []any          // whose descriptors are listed: nothing may close them when they are no longer used
+	err  error          // the first one
+	came chan os.Signal // stop signals since Watch; nil without
 }
 
 // FD notes that descriptor fd survives, and returns it. The caller keeps it open. A negative one stands for none.
@@ -43,33 +40,15 @@ func (o *Out) Conn(c syscall.Conn) int {
 	if err == nil {
 		err = raw.Control(func(u uintptr) { fd = int(u) })
 	}
-	if err != nil {
-		o.fail(fmt.Errorf("hand over a descriptor: %w", err))
+	if err != nil && o.err == nil {
+		o.err = fmt.Errorf("hand over a descriptor: %w", err)
 	}
 	o.keep = append(o.keep, c)
 	return o.FD(fd)
 }
 
-// Put writes v as section, in place of what was there.
-func (o *Out) Put(section string, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		o.fail(fmt.Errorf("write section %s of the manifest: %w", section, err))
-	}
-	if o.sections == nil {
-		o.sections = map[string]json.RawMessage{}
-	}
-	o.sections[section] = b
-}
-
-func (o *Out) fail(err error) {
-	if o.err == nil {
-		o.err = err
-	}
-}
-
-// write makes the manifest.
-func (o *Out) write() (*os.File, error) {
+// write makes the manifest, with that state.
+func (o *Out) write(state any) (*os.File, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -78,8 +57,12 @@ func (o *Out) write() (*os.File, error) {
 			return nil, fmt.Errorf("write the manifest: descriptor %d is always inherited and cannot be handed over", fd)
 		}
 	}
-	m := manifest{Version: manifestVersion, PID: os.Getpid(), From: o.From, Sections: o.sections, FDs: slices.Collect(maps.Keys(o.fds))}
-	b, err := json.Marshal(m)
+	m := manifest{Version: manifestVersion, PID: os.Getpid(), FDs: slices.Collect(maps.Keys(o.fds))}
+	b, err := json.Marshal(state)
+	if err == nil {
+		m.State = b
+		b, err = json.Marshal(m)
+	}
 	if err == nil && len(b) > maxSize {
 		err = fmt.Errorf("%d bytes are more than the limit of %d", len(b), maxSize)
 	}
@@ -100,7 +83,7 @@ func (o *Out) write() (*os.File, error) {
 	return f, nil
 }
 
-// temporary makes a file without a name, with mode 0600. Root makes it where nobody else can give it a second name.
+// temporary makes a file without a name, with mode 0600. Root makes it where no other user can give it a second name.
 func temporary() (*os.File, error) {
 	dir := ""
 	if os.Geteuid() == 0 {

@@ -21,7 +21,7 @@ type code string
 
 // The reasons.
 const (
-	// codeUntrusted: somebody else could change the new program.
+	// codeUntrusted: another user could change the new program.
 	codeUntrusted code = "untrusted"
 	// codeUnusable: there is no program that can be run.
 	codeUnusable code = "unusable"
@@ -52,7 +52,7 @@ func refusef(code code, format string, args ...any) error {
 // is asked at the start: later the file may have been replaced, and the working directory be another one.
 //
 // argv[0] comes first, since it may be a link that the next installation leads elsewhere, while the system may know the
-// link's target only. But anybody may have put anything into argv[0], so it counts only if it leads to the very file that
+// link's target only. But any program may have put anything into argv[0], so it counts only if it leads to the very file that
 // runs.
 func StartPath(argv0 string) (string, error) {
 	self, err := os.Executable()
