@@ -12,7 +12,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
-// TestPortIdentity: a port tells who it is, and gives its identity back. A client has the same one each time.
+// TestPortIdentity: a port has an identity, and gives its identity back. A client has the same one each time.
 func TestPortIdentity(t *testing.T) {
 	n := start(t, Options{})
 	attach := func(o network.PortOptions) network.Port {
@@ -38,7 +38,7 @@ func TestPortIdentity(t *testing.T) {
 	assert.Equal(t, id(one), id(attach(network.PortOptions{})), "the first of the row")
 }
 
-// discard is a sink for whose frames nobody looks.
+// discard is a sink that looks at no frame.
 type discard struct{}
 
 func (discard) Deliver(frame.Batch) {}
