@@ -146,7 +146,7 @@ func (p *Plan) MaxFrame() int { return frame.MinLen + max(p.MTU, defaultMTU) }
 
 // setPool sets the DHCP range: gateway + 1 up to end. Without an end it is x.x.x.254 as in socket_vmnet where that is
 // possible, else the last address; with a gateway at the top, the addresses below it. The end is moved down
-// to an address that a guest may have: it is logged and told to clients, who may give it to one.
+// to an address that a guest may have: it is logged and told to clients, which may give it to a guest.
 func (p *Plan) setPool(end netip.Addr) error {
 	p.DHCPStart = p.Gateway.Next()
 	if end.IsValid() {

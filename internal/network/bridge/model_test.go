@@ -118,7 +118,7 @@ func (y *model) send(p *modelPort, frames []modelFrame, now uint32) {
 	}
 }
 
-// owns is who owns an address now, or nil.
+// owns is the port that owns an address now, or nil.
 func (y *model) owns(m uint64, now uint32) *modelPort {
 	if o := y.owners[m]; o != nil && !y.old(m, now) {
 		return o
