@@ -54,11 +54,7 @@ type shared struct {
 	fd   int
 	size int // bytes of the send buffer, as the system counts
 
-	// The reader's.
-	rcv  *mmsg.Receiver
-	last *client // whose datagram it had last, and who sent that
-	who  sender
-	at   *client // that it hands datagrams to just now
+	rcv *mmsg.Receiver // the reader's
 
 	first atomic.Pointer[pipe] // of users
 
@@ -251,7 +247,6 @@ func (s *Server) renew() (*shared, error) {
 // readLoop reads until the Server is halted or the socket is closed.
 func (sh *shared) readLoop() {
 	s := sh.srv
-	defer func() { sh.last = nil }()
 	defer sh.release()
 	for warned := (time.Time{}); !s.stopping.Load(); {
 		var err error
