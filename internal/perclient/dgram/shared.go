@@ -123,9 +123,9 @@ func (sh *shared) leave(p *pipe) {
 }
 
 // closeIdle closes the sockets without a client that lost the path first, so that maxIdle are left; all when the Server is closed, and
-// none while it is halted: its clients may be on their way to the next one. The caller holds mu.
+// none while it does not run: its clients may be on their way to the next one, or from the last. The caller holds mu.
 func (s *Server) closeIdle() {
-	if s.stopping.Load() && !s.closed {
+	if !s.runs && !s.closed {
 		return
 	}
 	last, idle := len(s.sockets)-1, 0
@@ -136,7 +136,7 @@ func (s *Server) closeIdle() {
 		}
 		if idle++; idle > maxIdle || s.closed {
 			sh.closed = true
-			_ = sh.conn.Close()
+			go func() { _ = sh.conn.Close() }() // it waits for the reader, which may wait for mu
 			s.sockets = slices.Delete(s.sockets, i, i+1)
 		}
 	}

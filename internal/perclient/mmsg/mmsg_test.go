@@ -394,11 +394,11 @@ func TestSendToNames(t *testing.T) {
 			to   string
 			want []error
 		}{
-			"nothing there":   {filepath.Join(t.TempDir(), "x"), []error{unix.ENOENT}},
-			"too long":        {"/" + strings.Repeat("x", 200), []error{unix.ENAMETOOLONG, unix.EINVAL}},
-			"an empty name":   {"", []error{unix.EINVAL}},
-			"not a socket":    {"/dev/null", []error{unix.ECONNREFUSED, unix.ENOTSOCK}},
-			"nobody abstract": {"\x00nobody", []error{unix.ECONNREFUSED, unix.ENOENT, unix.EINVAL}},
+			"nothing there": {filepath.Join(t.TempDir(), "x"), []error{unix.ENOENT}},
+			"too long":      {"/" + strings.Repeat("x", 200), []error{unix.ENAMETOOLONG, unix.EINVAL}},
+			"an empty name": {"", []error{unix.EINVAL}},
+			"not a socket":  {"/dev/null", []error{unix.ECONNREFUSED, unix.ENOTSOCK}},
+			"none abstract": {"\x00none", []error{unix.ECONNREFUSED, unix.ENOENT, unix.EINVAL}},
 		} {
 			for _, lens := range [][]int{{60}, {60, 60}} {
 				batch, _ := batchOf(lens...)

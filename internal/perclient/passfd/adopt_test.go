@@ -221,7 +221,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestNotAdopted: nobody is told where no answer is expected, but the socket ends.
+// TestNotAdopted: nothing is told where no answer is expected, but the socket ends.
 func TestNotAdopted(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		elsewhere(r)

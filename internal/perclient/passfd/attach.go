@@ -202,7 +202,7 @@ func (s *Server) reply(t proto.Transport, l link.Link, p network.PortInfo) proto
 	return r
 }
 
-// maxPacket is the longest frame that the client has to expect, in bytes. Without offload nobody sends one above the MTU, even
+// maxPacket is the longest frame that the client has to expect, in bytes. Without offload no client sends one above the MTU, even
 // where a network would carry it.
 func maxPacket(n network.Info, l link.Link, p network.PortInfo) int {
 	const ethernetHeader = 14

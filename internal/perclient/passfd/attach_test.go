@@ -117,11 +117,11 @@ func TestAttachTakesNoDescriptor(t *testing.T) {
 	assert.Zero(t, r.opts.Clients.Clients())
 }
 
-// TestHalfSent: who does not finish his request is told, at either door.
+// TestHalfSent: a client that does not finish its request is told, on either socket.
 func TestHalfSent(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.request = 20 * time.Millisecond })
-	for _, door := range []string{"attach", "adopt"} {
-		c := r.ask(t, door, `{"version":1,`)
+	for _, name := range []string{"attach", "adopt"} {
+		c := r.ask(t, name, `{"version":1,`)
 		assert.Contains(t, refused(t, c, proto.BadRequest), "too slow")
 		atEnd(t, c)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
-// TestGiverConnectsToAService: a user who has handed a socket over connects it to a service, which must not take the frames
+// TestGiverConnectsToAService: the user that has handed a socket over connects it to a service, which must not take the frames
 // for messages of root.
 func TestGiverConnectsToAService(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -62,7 +62,7 @@ var (
 type Options struct {
 	Network func() network.Info // for replies
 	Clients *perclient.Server   // of the daemon
-	// Trust says whom a socket that was handed over bound, not connected, may be answered to, and which sockets are the
+	// Trust says which clients a socket that was handed over bound, not connected, may answer, and which sockets are the
 	// daemon's own.
 	Trust     dgram.Trust
 	QueueSize int // bytes of a client's queue; 0 = link.DefaultQueueSize

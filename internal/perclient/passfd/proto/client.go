@@ -308,5 +308,5 @@ func whoMay(path string) string {
 		}
 		return fmt.Sprintf("%s is for the members of group %q; become one, or start the daemon with --socket-group", p, name)
 	}
-	return "ask who started the daemon"
+	return "ask the user that started the daemon"
 }
