@@ -65,7 +65,7 @@ var imports = map[string][]string{
 	"internal/perclient/mmsg":         {"internal/darwinapi", "internal/frame"},
 	"internal/perclient/passfd": {
 		"internal/faults", "internal/frame", "internal/network", "internal/peercred", "internal/perclient", "internal/perclient/dgram",
-		"internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd/proto", "internal/status",
+		"internal/perclient/link", "internal/perclient/passfd/proto", "internal/status",
 	},
 	"internal/perclient/passfd/proto":  {},
 	"internal/perclient/watch":         {},

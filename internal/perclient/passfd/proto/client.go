@@ -289,24 +289,16 @@ func explain(err error, socket, path string) error {
 
 // whoMay tells which group may connect to path. What cannot be looked at has the group of the directory it is in.
 func whoMay(path string) string {
-	for p := path; ; p = filepath.Dir(p) {
-		fi, err := os.Lstat(p)
-		if err != nil && p != filepath.Dir(p) {
-			continue
+	var st unix.Stat_t
+	for unix.Lstat(path, &st) != nil {
+		if path == filepath.Dir(path) {
+			return "ask the user that started the daemon"
 		}
-		if err != nil {
-			break
-		}
-		st, ok := fi.Sys().(*syscall.Stat_t)
-		if !ok {
-			break
-		}
-		gid := strconv.FormatUint(uint64(st.Gid), 10)
-		name := gid
-		if g, err := user.LookupGroupId(gid); err == nil {
-			name = g.Name
-		}
-		return fmt.Sprintf("%s is for the members of group %q; become one, or start the daemon with --socket-group", p, name)
+		path = filepath.Dir(path)
 	}
-	return "ask the user that started the daemon"
+	name := strconv.FormatUint(uint64(st.Gid), 10)
+	if g, err := user.LookupGroupId(name); err == nil {
+		name = g.Name
+	}
+	return fmt.Sprintf("%s is for the members of group %q; become one, or start the daemon with --socket-group", path, name)
 }
