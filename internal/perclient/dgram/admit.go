@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxLooks is how many new addresses are looked at at once: a client may name a path in a file system that does not answer.
-	maxLooks = 16
+	maxLooks = 64
 
 	// lookTime is how long Halt waits for those that are looked at.
 	lookTime = 500 * time.Millisecond

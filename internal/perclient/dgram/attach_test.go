@@ -265,7 +265,7 @@ func TestUpgradeTowardsClients(t *testing.T) {
 	}
 }
 
-// TestUpgradeSwappedPath: whoever takes a client's path while the images change gets nothing that is for the client.
+// TestUpgradeSwappedPath: what takes a client's path while the images change gets nothing that is for the client.
 func TestUpgradeSwappedPath(t *testing.T) {
 	for _, connected := range []bool{false, true} {
 		t.Run(fmt.Sprintf("connected=%v", connected), func(t *testing.T) {

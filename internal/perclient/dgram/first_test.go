@@ -50,7 +50,7 @@ func TestFirstSender(t *testing.T) {
 
 		unbound, err := net.DialUnix("unixgram", nil, at("handed"))
 		require.NoError(t, err)
-		_, err = unbound.Write([]byte("nobody"))
+		_, err = unbound.Write([]byte("unbound"))
 		require.NoError(t, err)
 		require.NoError(t, unbound.Close())
 		gone := bindAt(t, at("gone").Name)
@@ -87,13 +87,13 @@ func TestFirstSender(t *testing.T) {
 func TestFirstSenderEnds(t *testing.T) {
 	path := filepath.Join(shortDir(t), "handed")
 	conn := bindAt(t, path)
-	nobody, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	unbound, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
 	some := make(chan struct{}, 100)
 	var flood sync.WaitGroup
 	flood.Go(func() {
 		for err := error(nil); !errors.Is(err, net.ErrClosed); {
-			if _, err = nobody.Write(nil); err == nil {
+			if _, err = unbound.Write(nil); err == nil {
 				select {
 				case some <- struct{}{}:
 				default:
@@ -113,7 +113,7 @@ func TestFirstSenderEnds(t *testing.T) {
 	require.NoError(t, conn.SetReadDeadline(time.Time{}))
 	done = first(conn, Trust{})
 	wait()
-	require.NoError(t, nobody.Close())
+	require.NoError(t, unbound.Close())
 	flood.Wait()
 	require.NoError(t, conn.Close())
 	require.Error(t, result(t, done), "closed")

@@ -83,7 +83,7 @@ func bound(fd *int, path, to string, connected bool, frames ...[]byte) func() er
 	}
 }
 
-// TestForged: a client in a root directory of its own binds a path that is somebody else's socket here.
+// TestForged: a client in a root directory of its own binds a path that is another user's socket here.
 func TestForged(t *testing.T) {
 	needRoot(t)
 	for _, connected := range []bool{true, false} {
@@ -101,7 +101,7 @@ func TestForged(t *testing.T) {
 			require.NoError(t, os.Link(l.path, filepath.Join(root, l.path)))
 			as(t, attacker, root, bound(&theirs, path, l.path, connected, testFrame(60, 1), testFrame(60, 2)))
 			l.dropped(forged, 2)
-			assert.Zero(t, l.served(), "nobody is made a client by somebody else")
+			assert.Zero(t, l.served(), "no user makes a client of another one's socket")
 			assert.Contains(t, l.log.String(), "sent by user 4002, the socket belongs to user 4001")
 
 			as(t, victim, "/", bound(&mine, path, l.path, connected, testFrame(60, 3)))
@@ -214,7 +214,7 @@ func TestFirstSenderTakesNoDescriptors(t *testing.T) {
 }
 
 // TestOwnDatagrams: what the daemon itself sends to the shared socket, as by a socket that was handed over and connected to it
-// afterwards, speaks for nobody.
+// afterwards, speaks for no client.
 func TestOwnDatagrams(t *testing.T) {
 	l := newLab(t, func(l *lab, _ *Options) { l.isSelf = true })
 	p := l.connected("c")
@@ -251,7 +251,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	l.sweep()
 }
 
-// TestSentBeforeStart: a datagram that came before the socket's senders were told makes nobody a client, but does not keep
+// TestSentBeforeStart: a datagram that came before the socket's senders were told makes no client of it, but does not keep
 // one from becoming it.
 func TestSentBeforeStart(t *testing.T) {
 	var p *peer

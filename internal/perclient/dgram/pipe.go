@@ -83,14 +83,12 @@ func (p *pipe) Send(b frame.Batch) (taken int, err error) {
 		p.vain = 0
 	}
 	switch {
-	case isGone(err):
-		return taken, io.EOF
-	case err == nil, err == unix.EAGAIN, err == unix.ENOBUFS, err == unix.ENOMEM:
-		return taken, nil
-	case err == unix.EMSGSIZE:
-		return taken, err
+	case err == unix.ENOMEM:
+		err = unix.ENOBUFS
+	case err != nil && isGone(err):
+		err = io.EOF
 	}
-	return taken, fmt.Errorf("send to client %q: %w", p.path, err)
+	return taken, err
 }
 
 // send sends b the way that there is. EPERM is the sign that the client has connected its socket to another one: one of the shared

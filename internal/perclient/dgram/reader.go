@@ -42,27 +42,9 @@ func (sh *shared) drain(fd, most int) (err error) {
 		if err != nil {
 			return err
 		}
-		for next := 0; next < n; {
-			next = sh.dispatchSafely(next, n)
-		}
+		sh.dispatch(n)
 	}
 	return nil
-}
-
-// dispatchSafely is dispatch, of which a panic ends the client that it was about, if any, and nothing else. It returns which
-// datagram is next: after a panic the first one of another sender.
-func (sh *shared) dispatchSafely(first, n int) (next int) {
-	defer func() {
-		if r := recover(); r != nil {
-			err := sh.srv.panicked("reading datagrams", r)
-			if sh.at != nil {
-				sh.at.end(err)
-			}
-			sh.at, sh.last = nil, nil
-		}
-	}()
-	sh.dispatch(first, n, &next)
-	return n
 }
 
 // panicked logs what recover returned, now and then, and makes an error of it.
@@ -80,18 +62,15 @@ func (s *Server) panicked(doing string, r any) error {
 	return fmt.Errorf("panic while %s: %v", doing, r)
 }
 
-// dispatch hands the datagrams first to n-1 that were received to their clients. Consecutive ones of one sender go together.
-// next is kept behind those that are done or being dealt with.
-func (sh *shared) dispatch(first, n int, next *int) {
-	*next = n
-	for first < n {
+// dispatch hands the n datagrams that were received to their clients. Consecutive ones of one sender go together.
+func (sh *shared) dispatch(n int) {
+	for first := 0; first < n; {
 		name := sh.rcv.Name(first)
 		who := sh.sender(first)
 		end := first + 1
 		for end < n && bytes.Equal(sh.rcv.Name(end), name) && sh.sender(end) == who {
 			end++
 		}
-		*next = end
 		sh.from(name, who, first, end)
 		first = end
 	}
@@ -114,38 +93,35 @@ func (sh *shared) sender(i int) sender {
 	return sender{uid: uid, self: ok && pid == sh.srv.self, known: ok}
 }
 
-// from takes the datagrams first to end-1, which name has sent.
+// from takes the datagrams first to end-1, which name has sent. A panic ends the client that they are of, and nothing else.
 func (sh *shared) from(name []byte, from sender, first, end int) {
-	refused := &sh.srv.refused
+	s := sh.srv
 	if !replyOnly && !from.known { // it came before the socket was set up
-		refused.add(early, end-first)
+		s.refused.add(early, end-first)
 		return
 	}
 	if from.self { // by a socket that a client has handed over and then connected to this one
-		refused.tell(refuse(string(name), loop, nil), end-first)
+		s.refused.tell(refuse(string(name), loop, nil), end-first)
 		return
 	}
-	c := sh.last
-	if c == nil || sh.who != from || c.path != string(name) {
-		c = sh.find(name, from, end-first)
+	var c *client
+	defer func() {
+		if r := recover(); r != nil {
+			if err := s.panicked("reading datagrams", r); c != nil {
+				c.end(err)
+			}
+		}
+	}()
+	for taken := false; !taken; { // one that is found may have ended, and the address may be another client's
+		if c = sh.find(name, from, end-first); c == nil {
+			return
+		}
+		faults.In("dgram.read", name)
+		if data, _ := sh.rcv.Msg(first); bytes.Equal(data, hello) { // a client begins, which may be another one than c: that has gone then
+			c.Check()
+		}
+		taken = c.take(sh.rcv, first, end)
 	}
-	for c != nil && !sh.give(c, first, end) { // it has ended, and the address may be another client's
-		c = sh.find(name, from, end-first)
-	}
-	sh.last, sh.who = c, from
-}
-
-// give hands the datagrams first to end-1 to c, unless that has ended. A hello says that a client begins, which may be another one
-// than c: that has gone then.
-func (sh *shared) give(c *client, first, end int) bool {
-	sh.at = c
-	faults.In("dgram.read", sh.rcv.Name(first))
-	if data, _ := sh.rcv.Msg(first); bytes.Equal(data, hello) {
-		c.Check()
-	}
-	taken := c.take(sh.rcv, first, end)
-	sh.at = nil
-	return taken
 }
 
 // find is the client of an address, or one that is about to be made. It is nil when the address is not trusted, after n datagrams

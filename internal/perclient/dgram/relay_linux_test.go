@@ -80,7 +80,7 @@ func (r *relay) serve() {
 	if err != nil {
 		panic(err)
 	}
-	sh.dispatchSafely(0, n)
+	sh.dispatch(n)
 }
 
 // send has the first client send, and receive the second one receive.

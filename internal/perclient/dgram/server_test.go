@@ -248,7 +248,7 @@ func TestBecomesConnected(t *testing.T) {
 	assert.Equal(t, 1, l.served())
 }
 
-// TestReplySocketTakesNothing: nobody can send to a reply socket, which has no name.
+// TestReplySocketTakesNothing: nothing can be sent to a reply socket, which has no name.
 func TestReplySocketTakesNothing(t *testing.T) {
 	l := newLab(t, nil)
 	p := l.unconnected("c")
@@ -291,11 +291,11 @@ func TestNeverReads(t *testing.T) {
 	}
 }
 
-// TestConnectedElsewhere: a client that takes datagrams from somebody else only cannot be served.
+// TestConnectedElsewhere: a client that takes datagrams from another socket only cannot be served.
 func TestConnectedElsewhere(t *testing.T) {
 	l := newLab(t, nil)
 	if replyOnly {
-		return // such a client takes them from anybody
+		return // such a client takes them from any
 	}
 	p := l.unconnected("c")
 	bindAt(t, l.dir+"/elsewhere")

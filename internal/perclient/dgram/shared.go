@@ -54,11 +54,7 @@ type shared struct {
 	fd   int
 	size int // bytes of the send buffer, as the system counts
 
-	// The reader's.
-	rcv  *mmsg.Receiver
-	last *client // whose datagram it had last, and who sent that
-	who  sender
-	at   *client // that it hands datagrams to just now
+	rcv *mmsg.Receiver // the reader's
 
 	first atomic.Pointer[pipe] // of users
 
@@ -127,9 +123,9 @@ func (sh *shared) leave(p *pipe) {
 }
 
 // closeIdle closes the sockets without a client that lost the path first, so that maxIdle are left; all when the Server is closed, and
-// none while it is halted: its clients may be on their way to the next one. The caller holds mu.
+// none while it does not run: its clients may be on their way to the next one, or from the last. The caller holds mu.
 func (s *Server) closeIdle() {
-	if s.stopping.Load() && !s.closed {
+	if !s.runs && !s.closed {
 		return
 	}
 	last, idle := len(s.sockets)-1, 0
@@ -140,7 +136,7 @@ func (s *Server) closeIdle() {
 		}
 		if idle++; idle > maxIdle || s.closed {
 			sh.closed = true
-			_ = sh.conn.Close()
+			go func() { _ = sh.conn.Close() }() // it waits for the reader, which may wait for mu
 			s.sockets = slices.Delete(s.sockets, i, i+1)
 		}
 	}
@@ -251,7 +247,6 @@ func (s *Server) renew() (*shared, error) {
 // readLoop reads until the Server is halted or the socket is closed.
 func (sh *shared) readLoop() {
 	s := sh.srv
-	defer func() { sh.last = nil }()
 	defer sh.release()
 	for warned := (time.Time{}); !s.stopping.Load(); {
 		var err error

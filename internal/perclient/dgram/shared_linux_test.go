@@ -91,6 +91,28 @@ func TestDeafClients(t *testing.T) {
 	})
 }
 
+// TestIdleSocketsWhileHalted: none is closed then, for its client may not be attached yet.
+func TestIdleSocketsWhileHalted(t *testing.T) {
+	hasNothingLeft(t)
+	l := newLab(t, nil)
+	for i := range maxIdle + 3 {
+		at := l.current()
+		l.either(fmt.Sprint(i), true).greet(l)
+		l.turned(at)
+	}
+	list := l.detach()
+	l.stopping.Store(false) // as in the next image
+	gone, err := l.Link(list[0].Path, list[0].Link)
+	require.NoError(t, err)
+	require.NoError(t, gone.Close())
+	l = l.next(list[1:], true)
+	for _, p := range l.peers {
+		if p.path != list[0].Path {
+			l.session(p.path).gets(t, p)
+		}
+	}
+}
+
 // TestOrderAcrossATurn: no frame that came by the path's next socket overtakes one that came by the last.
 func TestOrderAcrossATurn(t *testing.T) {
 	sends := make(chan *peer, 1)

@@ -147,7 +147,7 @@ func TestUntrusted(t *testing.T) {
 	}
 }
 
-// TestRootOwned: the sockets of root are for those who allow them.
+// TestRootOwned: the sockets of root are for daemons that allow them.
 func TestRootOwned(t *testing.T) {
 	l := newLab(t, func(_ *lab, o *Options) { o.Trust.AllowUIDs = nil })
 	p := l.unconnected("c")
@@ -179,13 +179,13 @@ func TestVanishedAddress(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 }
 
-// TestLinkTrick: a client that is served puts a link to somebody else's socket at its path.
+// TestLinkTrick: a client that is served puts a link to another program's socket at its path.
 func TestLinkTrick(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		for _, pinned := range []bool{true, false} {
 			t.Run(fmt.Sprintf("connected=%t/pinned=%t", connected, pinned), func(t *testing.T) {
 				l := newLab(t, nil)
-				log := bindAt(t, filepath.Join(l.dir, "log")) // as /dev/log: anybody may write to it
+				log := bindAt(t, filepath.Join(l.dir, "log")) // as /dev/log: any user may write to it
 				p, s := l.joined("a", connected)
 				if !pinned {
 					s.link.(*client).pipe.unpin()
@@ -197,7 +197,7 @@ func TestLinkTrick(t *testing.T) {
 				}
 				p.send(testFrame(60, 4))
 				l.sweep()
-				require.Error(t, s.waitEnd(t), "a client that nobody could find again is given up")
+				require.Error(t, s.waitEnd(t), "a client that could not be found again is given up")
 				for range 3 {
 					p.send(testFrame(60, 5))
 				}
@@ -243,7 +243,7 @@ func FuzzClassify(f *testing.F) {
 	})
 }
 
-// TestWarningsByReason: who breaks one rule without end does not keep another one from being told his.
+// TestWarningsByReason: a client that breaks one rule without end does not keep another one from being told its own.
 func TestWarningsByReason(t *testing.T) {
 	var b bytes.Buffer
 	r := newRefusals(slog.New(slog.NewTextHandler(&b, nil)))

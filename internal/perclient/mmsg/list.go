@@ -5,8 +5,6 @@
 package mmsg
 
 import (
-	"sync"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
@@ -46,45 +44,25 @@ func (w list) receive(fd int, s *slots) (int, error) {
 
 func (w list) name(int) []byte { return nil }
 
+func (w list) sender(int) (int, uint32, bool) { return 0, 0, false }
+
 func (w list) free() error { return w.Free() }
 
-// freeSenders are those that nobody uses. There are never more of them than there were sends at one time.
-var freeSenders struct {
-	sync.Mutex
-	list []*darwinapi.Sender
-}
-
-// takeSender returns nil when the system has no memory.
-func takeSender() *darwinapi.Sender {
-	freeSenders.Lock()
-	defer freeSenders.Unlock()
-	n := len(freeSenders.list)
-	if n == 0 {
-		s, err := darwinapi.NewSender(BatchLen)
-		if err != nil {
-			return nil
-		}
-		return s
-	}
-	s := freeSenders.list[n-1]
-	freeSenders.list = freeSenders.list[:n-1]
-	return s
-}
-
-func giveBackSender(s *darwinapi.Sender) {
-	s.Reset()
-	freeSenders.Lock()
-	freeSenders.list = append(freeSenders.list, s)
-	freeSenders.Unlock()
-}
+// freeSenders are those that no send uses.
+var freeSenders = pool[*darwinapi.Sender]{drop: func(s *darwinapi.Sender) { _ = s.Free() }}
 
 // sendList sends by sendmsg_x to what fd is connected to. Where that refuses a list as too long the frames go one by one.
-func sendList(fd int, to []byte, b frame.Batch) (sent int, err error) {
-	s := takeSender()
-	if s == nil {
-		return sendPlain(fd, to, b)
+func sendList(fd int, to []byte, b frame.Batch, _ []byte) (sent int, err error) {
+	s, ok := freeSenders.get()
+	if !ok {
+		if s, err = darwinapi.NewSender(BatchLen); err != nil {
+			return sendPlain(fd, to, b, nil)
+		}
 	}
-	defer giveBackSender(s)
+	defer func() {
+		s.Reset()
+		freeSenders.put(s)
+	}()
 	it := b.Iter()
 	more := it.Next()
 	for more {
@@ -100,22 +78,12 @@ func sendList(fd int, to []byte, b frame.Batch) (sent int, err error) {
 				return sent, unix.EAGAIN
 			case err == nil, err == unix.EINTR:
 			case err == unix.EMSGSIZE && s.Len() > 1:
-				return sendRest(fd, b, sent)
+				n, err := sendPlain(fd, nil, b.After(sent), nil)
+				return sent + n, err
 			default:
 				return sent, err
 			}
 		}
 	}
 	return sent, nil
-}
-
-// sendRest sends the frames of b behind the first sent ones, one by one.
-func sendRest(fd int, b frame.Batch, sent int) (int, error) {
-	it := b.Iter()
-	for range sent {
-		it.Next()
-	}
-	rest := b.Bytes()[it.End():]
-	n, err := sendPlain(fd, nil, frame.NewBatch(rest, b.Len()-sent))
-	return sent + n, err
 }

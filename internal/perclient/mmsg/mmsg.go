@@ -22,12 +22,19 @@ const (
 
 // A Sender sends batches of frames, one datagram each. It holds no memory between calls. Several goroutines may use one.
 type Sender struct {
-	sendAll func(fd int, to []byte, b frame.Batch) (int, error) // nil: the system's best way
-	as      *credential                                         // nil: as ourselves
+	send func(fd int, to []byte, b frame.Batch, as []byte) (int, error)
+	as   []byte // a control message with the user in whose name; nil: in ours
 }
 
 // NewSender makes a Sender.
-func NewSender() *Sender { return new(Sender) }
+func NewSender() *Sender { return &Sender{send: send} }
+
+// As has everything be sent in the name of a user and a group from now on, and reports whether the system has that, as Linux, and
+// allows it: with CAP_SETUID and CAP_SETGID. It is called before the first Send.
+func (s *Sender) As(uid, gid uint32) bool {
+	s.as = credentials(uid, gid)
+	return s.as != nil
+}
 
 // Send sends the frames of b in order from fd, without waiting whatever fd's flags say where the system allows that (macOS
 // does not), and returns how many went. to is the path of the socket that gets them, one beginning with 0 an abstract name;
@@ -40,23 +47,5 @@ func (s *Sender) Send(fd int, to []byte, b frame.Batch) (sent int, err error) {
 	if to != nil && len(to) == 0 {
 		return 0, unix.EINVAL
 	}
-	if s.sendAll != nil {
-		return s.sendAll(fd, to, b)
-	}
-	if s.as != nil {
-		return sendAs(fd, to, b, s.as)
-	}
-	return send(fd, to, b)
-}
-
-// Sender is the process and the user that sent message i of the last Receive, where the system tells: on Linux, for a Receiver
-// with names on a socket with SO_PASSCRED, about datagrams that were sent since that was set. A process in another PID
-// namespace has the number 0.
-func (r *Receiver) Sender(i int) (pid int, uid uint32, ok bool) {
-	if w, can := r.way.(interface {
-		sender(i int) (int, uint32, bool)
-	}); can {
-		return w.sender(i)
-	}
-	return 0, 0, false
+	return s.send(fd, to, b, s.as)
 }

@@ -16,9 +16,12 @@ func newReceiver(names bool) (*Receiver, error) {
 }
 
 // send takes sendmsg_x where it is there. That takes no names.
-func send(fd int, to []byte, b frame.Batch) (int, error) {
+func send(fd int, to []byte, b frame.Batch, _ []byte) (int, error) {
 	if to != nil || b.Len() == 1 || !darwinapi.Available() {
-		return sendPlain(fd, to, b)
+		return sendPlain(fd, to, b, nil)
 	}
-	return sendList(fd, to, b)
+	return sendList(fd, to, b, nil)
 }
+
+// credentials are none: only Linux tells receivers who has sent a datagram.
+func credentials(uint32, uint32) []byte { return nil }

@@ -51,7 +51,7 @@ func TestOddNames(t *testing.T) {
 				defer os.Remove(name)
 			}
 			batch, want := batchOf(60, 61)
-			_, err := send(client, []byte(here), batch)
+			_, err := send(client, []byte(here), batch, nil)
 			require.NoError(t, err)
 			r := ways["the system's best"].receiver(t, true)
 			n, err := r.Receive(shared)
@@ -59,7 +59,7 @@ func TestOddNames(t *testing.T) {
 			for i := range n {
 				assert.Equal(t, name, string(r.Name(i)))
 			}
-			_, err = send(shared, r.Name(0), batch)
+			_, err = send(shared, r.Name(0), batch, nil)
 			require.NoError(t, err)
 			equalFrames(t, want, ways["plain"].readAll(t, client))
 		})

@@ -70,10 +70,12 @@ func nameOf(from unix.Sockaddr) []byte {
 
 func (w *plain) name(i int) []byte { return w.from[i] }
 
+func (w *plain) sender(int) (int, uint32, bool) { return 0, 0, false }
+
 func (w *plain) free() error { return unix.Munmap(w.mem) }
 
 // sendPlain sends with one call per datagram.
-func sendPlain(fd int, to []byte, b frame.Batch) (sent int, err error) {
+func sendPlain(fd int, to []byte, b frame.Batch, _ []byte) (sent int, err error) {
 	var addr unix.Sockaddr
 	if to != nil {
 		addr = &unix.SockaddrUnix{Name: string(to)}
@@ -88,14 +90,14 @@ func sendPlain(fd int, to []byte, b frame.Batch) (sent int, err error) {
 	return sent, nil
 }
 
-// sendFrame sends one datagram.
+// sendFrame sends one datagram. Go ignores SIGPIPE of sockets.
 func sendFrame(fd int, to unix.Sockaddr, f []byte) error {
 	for {
 		var err error
 		if to == nil {
-			err = unix.Send(fd, f, plainFlags)
+			err = unix.Send(fd, f, unix.MSG_DONTWAIT)
 		} else {
-			err = unix.Sendto(fd, f, plainFlags, to)
+			err = unix.Sendto(fd, f, unix.MSG_DONTWAIT, to)
 		}
 		if err != unix.EINTR {
 			return err

@@ -4,13 +4,14 @@ package mmsg
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// hello is what vfkit, and krunkit when told to, send before anything else. Nobody needs it.
+// hello is what vfkit, and krunkit when told to, send before anything else. Nothing needs it.
 const hello = "VFKT"
 
 // A Receiver receives up to BatchLen datagrams at a time into slots of its own. One goroutine at a time uses it.
@@ -30,6 +31,8 @@ type receiveWay interface {
 	receive(fd int, s *slots) (int, error)
 	// name is the sender's path of message i, nil if it has none or names were not asked for.
 	name(i int) []byte
+	// sender is who sent message i, if the system tells.
+	sender(i int) (pid int, uid uint32, ok bool)
 	// free gives back what the way holds.
 	free() error
 }
@@ -37,16 +40,29 @@ type receiveWay interface {
 // NewReceiver takes a Receiver from the free list or makes one. With names, Name tells who sent a message. The error is the
 // system's when it has no memory.
 func NewReceiver(names bool) (*Receiver, error) {
-	if r := receivers.get(names); r != nil {
+	if r, ok := freeReceivers(names).get(); ok {
 		return r, nil
 	}
 	return newReceiver(names)
 }
 
+// nameless and named are the Receivers that no client uses. A mapping of our own cannot fail to be freed; if it does, the memory is lost
+// but nothing else.
+var nameless, named = pool[*Receiver]{drop: unmap}, pool[*Receiver]{drop: unmap}
+
+func unmap(r *Receiver) { _ = r.way.free() }
+
+func freeReceivers(names bool) *pool[*Receiver] {
+	if names {
+		return &named
+	}
+	return &nameless
+}
+
 // Free gives r back; it must not be used any more, nor what Msg, Name and Pack returned.
 func (r *Receiver) Free() {
 	r.n = 0
-	receivers.put(r)
+	freeReceivers(r.names).put(r)
 }
 
 // Receive receives what waits at fd, a datagram socket, up to BatchLen messages, without waiting whatever fd's flags say.
@@ -67,6 +83,11 @@ func (r *Receiver) Msg(i int) (data []byte, long bool) {
 // abstract name begins with 0. The path may be relative: then it means nothing here.
 func (r *Receiver) Name(i int) []byte { return r.way.name(i) }
 
+// Sender is the process and the user that sent message i of the last Receive, where the system tells: on Linux, for a Receiver
+// with names on a socket with SO_PASSCRED, about datagrams that were sent since that was set. A process in another PID
+// namespace has the number 0.
+func (r *Receiver) Sender(i int) (pid int, uid uint32, ok bool) { return r.way.sender(i) }
+
 // Pack makes one batch of messages first to end-1 of the last Receive, borrowed until the next. Messages shorter than a
 // frame and those that were cut are left out and counted; vfkit's hello is left out and not counted. The messages are moved
 // together, so Msg of them is not valid any more; frames of the full Ethernet length lie together already.
@@ -75,14 +96,10 @@ func (r *Receiver) Pack(first, end int) (b frame.Batch, runts, long int) {
 	if first >= end {
 		return b, 0, 0
 	}
-	near := true
-	for _, size := range r.size[first:end] {
-		near = near && int(size) <= r.nearLen
+	if r.far != nil && int(slices.Max(r.size[first:end])) > r.nearLen {
+		return r.pack(first, end, r.far, farStride)
 	}
-	if near || r.far == nil {
-		return r.packNear(first, end)
-	}
-	return r.packFar(first, end)
+	return r.pack(first, end, r.near, r.stride())
 }
 
 // slots is where messages are received: each begins in a near slot, and where near slots are short, what does not fit goes
@@ -126,41 +143,23 @@ func (s *slots) dropped(i int, runts, long *int) bool {
 	return true
 }
 
-// packNear packs within the near slots. A frame never moves up, so what follows is not overwritten.
-func (s *slots) packNear(first, end int) (b frame.Batch, runts, long int) {
-	stride := s.stride()
-	buf := s.near[first*stride : end*stride]
+// pack packs within the slots at buf, the near ones or the far ones, where there is room for everything. A frame never moves up, so
+// what follows is not overwritten.
+func (s *slots) pack(first, end int, buf []byte, stride int) (b frame.Batch, runts, long int) {
+	buf = buf[first*stride : end*stride]
 	at, n := 0, 0
 	for i := range end - first {
 		if s.dropped(first+i, &runts, &long) {
 			continue
 		}
 		size := int(s.size[first+i])
-		if from := i * stride; from != at {
-			copy(buf[at+frame.PrefixLen:], buf[from+frame.PrefixLen:][:size])
-		}
-		frame.PutPrefix(buf[at:], size)
-		at += frame.PrefixLen + size
-		n++
-	}
-	return frame.NewBatch(buf[:at:at], n), runts, long
-}
-
-// packFar packs into the far slots, where there is room for everything. A frame's place is never behind its far slot.
-func (s *slots) packFar(first, end int) (b frame.Batch, runts, long int) {
-	buf := s.far[first*farStride : end*farStride]
-	at, n := 0, 0
-	for i := range end - first {
-		if s.dropped(first+i, &runts, &long) {
-			continue
-		}
-		size := int(s.size[first+i])
-		near := s.near[(first+i)*s.stride()+frame.PrefixLen:][:min(size, s.nearLen)]
 		data := buf[at+frame.PrefixLen:][:size]
 		if size > s.nearLen {
-			copy(data[s.nearLen:], buf[i*farStride+frame.PrefixLen:][s.nearLen:size])
+			copy(data[s.nearLen:], buf[i*stride+frame.PrefixLen:][s.nearLen:size])
 		}
-		copy(data, near)
+		if near := s.near[(first+i)*s.stride()+frame.PrefixLen:][:min(size, s.nearLen)]; &near[0] != &data[0] {
+			copy(data, near)
+		}
 		frame.PutPrefix(buf[at:], size)
 		at += frame.PrefixLen + size
 		n++

@@ -4,9 +4,8 @@ package mmsg
 
 import (
 	"encoding/binary"
+	"os"
 	"runtime"
-	"sync"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,38 +23,12 @@ const (
 // headers are what sendmmsg works on. They are in the heap, since nothing there moves.
 type headers struct {
 	hdr [BatchLen]mmsghdr
-	iov [BatchLen]iovec
+	iov [BatchLen]unix.Iovec
 	to  sockaddr
-	as  *credential // in whose name; nil: in ours
-
-	// kept holds the batch as long as the iovecs have its addresses: what something in the heap refers to is on no stack.
-	kept []byte
 }
 
-// freeHeaders are headers that nobody uses. There are never more of them than there were sends at one time.
-var freeHeaders struct {
-	sync.Mutex
-	list []*headers
-}
-
-func takeHeaders() *headers {
-	freeHeaders.Lock()
-	defer freeHeaders.Unlock()
-	n := len(freeHeaders.list)
-	if n == 0 {
-		return new(headers)
-	}
-	h := freeHeaders.list[n-1]
-	freeHeaders.list = freeHeaders.list[:n-1]
-	return h
-}
-
-func (h *headers) giveBack() {
-	h.kept, h.as = nil, nil
-	freeHeaders.Lock()
-	freeHeaders.list = append(freeHeaders.list, h)
-	freeHeaders.Unlock()
-}
+// freeHeaders are headers that no send uses.
+var freeHeaders = pool[*headers]{drop: func(*headers) {}}
 
 // A sockaddr is a sockaddr_un and its length.
 type sockaddr struct {
@@ -82,25 +55,37 @@ func (a *sockaddr) set(path []byte) error {
 	return nil
 }
 
-// send sends by sendmmsg, a single frame by sendto.
-func send(fd int, to []byte, b frame.Batch) (sent int, err error) {
-	if b.Len() == 1 {
-		return sendOne(fd, to, b)
+// credentials is the control message that names a user and a group, nil if the system does not allow that. The process named remains
+// our own: the system takes a foreign one only while it lives, and its number may be another's by then.
+func credentials(uid, gid uint32) []byte {
+	as := unix.UnixCredentials(&unix.Ucred{Pid: int32(os.Getpid()), Uid: uid, Gid: gid})
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil
 	}
-	return sendAs(fd, to, b, nil)
+	defer func() { _, _ = unix.Close(fds[0]), unix.Close(fds[1]) }()
+	if unix.Sendmsg(fds[0], []byte{0}, as, nil, 0) != nil {
+		return nil
+	}
+	return as
 }
 
-// sendAs sends by sendmmsg in the name of as.
-func sendAs(fd int, to []byte, b frame.Batch, as *credential) (sent int, err error) {
-	h := takeHeaders()
-	defer h.giveBack()
+// send sends by sendmmsg, with the control message as unless that is nil.
+func send(fd int, to []byte, b frame.Batch, as []byte) (sent int, err error) {
+	h, ok := freeHeaders.get()
+	if !ok {
+		h = new(headers)
+	}
+	defer func() {
+		clear(h.iov[:]) // of addresses of the batch
+		freeHeaders.put(h)
+	}()
 	if err := h.to.set(to); err != nil {
 		return 0, err
 	}
-	h.kept, h.as = b.Bytes(), as
 	it := b.Iter()
 	for {
-		n := h.fill(&it)
+		n := h.fill(&it, as)
 		if n == 0 {
 			return sent, nil
 		}
@@ -113,17 +98,18 @@ func sendAs(fd int, to []byte, b frame.Batch, as *credential) (sent int, err err
 }
 
 // fill sets up the next messages and returns how many, 0 at the end of the batch.
-func (h *headers) fill(it *frame.Iter) int {
+func (h *headers) fill(it *frame.Iter, as []byte) int {
 	n := 0
 	for n < BatchLen && it.Next() {
 		f := it.Frame()
-		h.iov[n] = iovec{address(f), uintptr(len(f))}
-		m := &h.hdr[n].msghdr
-		m.iov, m.iovLen = uintptr(unsafe.Pointer(&h.iov[n])), 1
-		m.putAs(h.as)
-		m.name, m.nameLen = 0, h.to.len
+		h.iov[n].Base = &f[0]
+		h.iov[n].SetLen(len(f))
+		m := &h.hdr[n].Msghdr
+		m.Iov, m.Control, m.Name, m.Namelen = &h.iov[n], unsafe.SliceData(as), nil, h.to.len
+		m.SetIovlen(1)
+		m.SetControllen(len(as))
 		if h.to.len > 0 {
-			m.name = uintptr(unsafe.Pointer(&h.to.raw))
+			m.Name = &h.to.raw[0]
 		}
 		n++
 	}
@@ -145,33 +131,4 @@ func (h *headers) send(fd, n int) (sent int, err error) {
 	}
 	runtime.KeepAlive(h)
 	return sent, nil
-}
-
-// sendOne sends the only frame of b.
-func sendOne(fd int, to []byte, b frame.Batch) (int, error) {
-	var a sockaddr
-	if err := a.set(to); err != nil {
-		return 0, err
-	}
-	it := b.Iter()
-	if !it.Next() {
-		return 0, nil
-	}
-	f := it.Frame()
-	for {
-		var errno syscall.Errno
-		if a.len == 0 {
-			_, _, errno = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(f))), uintptr(len(f)), sendFlags, 0, 0)
-		} else {
-			_, _, errno = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(f))), uintptr(len(f)), sendFlags,
-				uintptr(unsafe.Pointer(&a.raw)), uintptr(a.len))
-		}
-		switch errno {
-		case 0:
-			return 1, nil
-		case unix.EINTR:
-		default:
-			return 0, errno
-		}
-	}
 }

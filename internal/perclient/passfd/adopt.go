@@ -25,31 +25,23 @@ func (s *Server) adopt(c *conn) {
 	if err == nil {
 		bound, err = s.examine(m.FD, r.Transport)
 	}
+	cl := c.client(r, bound)
 	var l link.Link
 	if err == nil {
-		l, err = s.adopted(m.FD, bound, r.Transport, c.peer)
-		m.FD = proto.None // it is l's
+		v := link.State{Socket: link.Descriptor{FD: m.FD}, Waits: bound != ""}
+		m.FD = proto.None // it is v's
+		l, err = s.Link(&perclient.Detached{Client: cl, Link: v})
 	}
 	switch {
 	case err != nil:
 		s.refuse(c, err)
 	case c.bare: // it is told nothing, and its connection means nothing
-		if _, err := s.begin(c, l, r, perclient.Client{Path: bound}); err != nil {
+		if _, err := s.begin(c, l, cl); err != nil {
 			s.refuse(c, err)
 		}
 	default:
-		s.join(c, l, r, perclient.Client{Path: bound}, r.Wait)
+		s.join(c, l, r.Transport, cl, r.Wait)
 	}
-}
-
-// adopted makes the link on fd, which it takes over from giver and which is bound to a path, or connected if that is empty.
-func (s *Server) adopted(fd int, bound string, t proto.Transport, giver peercred.Peer) (link.Link, error) {
-	o := link.DatagramOptions{QueueSize: s.opts.QueueSize, Shared: true, As: giverOf(giver)}
-	v := link.State{Socket: link.Descriptor{FD: fd}}
-	if bound == "" {
-		return linkOf(t, o, v)
-	}
-	return s.newPending(bound, o, v)
 }
 
 // giverOf is in whose name a daemon of root's acts when p hands something over; nil if in its own.

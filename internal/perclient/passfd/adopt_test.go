@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
@@ -222,7 +221,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestNotAdopted: nobody is told where no answer is expected, but the socket ends.
+// TestNotAdopted: nothing is told where no answer is expected, but the socket ends.
 func TestNotAdopted(t *testing.T) {
 	r := newRig(t, func(r *rig) {
 		elsewhere(r)
@@ -341,7 +340,8 @@ func TestBoundPathGone(t *testing.T) {
 			fd, err := unix.Dup(int(bindAt(t, path).Fd()))
 			require.NoError(t, err)
 			s := NewServer(Options{Log: slog.New(slog.DiscardHandler)})
-			l, err := s.adopted(fd, path, proto.Datagram, peercred.Peer{})
+			client := perclient.Client{Via: viaAdopt, Path: path}
+			l, err := s.Link(&perclient.Detached{Client: client, Link: link.State{Socket: link.Descriptor{FD: fd}, Waits: true}})
 			require.NoError(t, err)
 			p := l.(*pending)
 			over := make(chan error, 1)
@@ -352,7 +352,7 @@ func TestBoundPathGone(t *testing.T) {
 			if detached {
 				p.Interrupt()
 				require.ErrorIs(t, <-over, link.ErrDetached)
-				v := perclient.Detached{Client: perclient.Client{Via: viaAdopt, Path: path}, Link: p.Detach()}
+				v := perclient.Detached{Client: client, Link: p.Detach()}
 				require.NoError(t, os.Rename(path, path+".moved"))
 				bindAt(t, path)
 				l, err = s.Link(&v)

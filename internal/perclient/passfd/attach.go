@@ -35,13 +35,26 @@ func (s *Server) attach(c *conn) {
 		s.refuse(c, err)
 		return
 	}
-	l, err := linkOf(r.Transport, link.DatagramOptions{QueueSize: s.opts.QueueSize}, link.State{Socket: link.Descriptor{FD: ours}})
+	cl := c.client(r, "")
+	cl.Theirs = link.Descriptor{FD: theirs}
+	l, err := s.Link(&perclient.Detached{Client: cl, Link: link.State{Socket: link.Descriptor{FD: ours}}})
 	if err != nil {
-		_ = unix.Close(theirs)
+		cl.Theirs.Close()
 		s.refuse(c, err)
 		return
 	}
-	s.join(c, l, r, perclient.Client{Theirs: link.Descriptor{FD: theirs}}, true)
+	s.join(c, l, r.Transport, cl, true)
+}
+
+// client is what c's client says of itself by r. It is bound to a path, or connected if that is empty.
+func (c *conn) client(r proto.Request, bound string) perclient.Client {
+	cl := perclient.Client{
+		Transport: status.PassedDatagram, Via: c.via, Path: bound, Name: r.Name, Peer: c.peer, MAC: r.MAC, InterfaceID: r.InterfaceID, Start: true,
+	}
+	if r.Transport == proto.Stream {
+		cl.Transport = status.PassedStream
+	}
+	return cl
 }
 
 // request reads what the client asks for. The message has its descriptor, also with an error.
@@ -62,9 +75,8 @@ func (c *conn) request() (m proto.Message, r proto.Request, err error) {
 	return m, r, &proto.Error{Code: proto.BadDescriptor, Text: "attach takes no descriptor; hand it over on the socket adopt"}
 }
 
-// join serves the client behind l, which asked for r, and tells it what came of that. It takes over l and cl.Theirs. lifeline: the
-// session ends with c.
-func (s *Server) join(c *conn, l link.Link, r proto.Request, cl perclient.Client, lifeline bool) {
+// join serves the client behind l, and tells it what came of that. It takes over l and cl.Theirs. lifeline: the session ends with c.
+func (s *Server) join(c *conn, l link.Link, t proto.Transport, cl perclient.Client, lifeline bool) {
 	// The session has copies of its own, which it may close at any time.
 	theirs, err := copyOf(cl.Theirs)
 	if err == nil && lifeline {
@@ -77,7 +89,7 @@ func (s *Server) join(c *conn, l link.Link, r proto.Request, cl perclient.Client
 		s.refuse(c, err)
 		return
 	}
-	x, err := s.begin(c, l, r, cl)
+	x, err := s.begin(c, l, cl)
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -98,7 +110,7 @@ func (s *Server) join(c *conn, l link.Link, r proto.Request, cl perclient.Client
 		if !theirs.IsNone() {
 			fd = theirs.FD
 		}
-		err = c.send(s.reply(r.Transport, l, info), fd)
+		err = c.send(s.reply(t, l, info), fd)
 		x.Told()
 		if err != nil && lifeline {
 			x.End(fmt.Errorf("reply not taken: %w", err))
@@ -119,12 +131,7 @@ func copyOf(d link.Descriptor) (link.Descriptor, error) {
 }
 
 // begin makes a session for the client behind l. It takes l and the descriptors of cl over.
-func (s *Server) begin(c *conn, l link.Link, r proto.Request, cl perclient.Client) (*perclient.Session, error) {
-	cl.Transport = status.PassedDatagram
-	if r.Transport == proto.Stream {
-		cl.Transport = status.PassedStream
-	}
-	cl.Via, cl.Name, cl.Peer, cl.MAC, cl.InterfaceID, cl.Start = c.via, r.Name, c.peer, r.MAC, r.InterfaceID, true
+func (s *Server) begin(c *conn, l link.Link, cl perclient.Client) (*perclient.Session, error) {
 	x, err := s.opts.Clients.Serve(l, cl)
 	if err != nil {
 		if errors.Is(err, perclient.ErrStopping) {
@@ -158,7 +165,8 @@ func (s *Server) started(c *conn, x *perclient.Session) (network.PortInfo, error
 	return info, err
 }
 
-// Link makes the link of a client that was detached, whose socket it takes over.
+// Link makes the link of a client that is new or was detached, whose socket it takes over: our end of a pair, or a descriptor that the
+// client has handed over, and has as well.
 func (s *Server) Link(v *perclient.Detached) (link.Link, error) {
 	o := link.DatagramOptions{QueueSize: s.opts.QueueSize}
 	if v.Client.Via == viaAdopt {
@@ -168,18 +176,9 @@ func (s *Server) Link(v *perclient.Detached) (link.Link, error) {
 	case v.Link.Waits:
 		return s.newPending(v.Client.Path, o, v.Link)
 	case v.Client.Transport == status.PassedStream:
-		return linkOf(proto.Stream, o, v.Link)
+		return link.AttachStream(link.StreamOptions{QueueSize: o.QueueSize, Shared: o.Shared}, v.Link)
 	}
-	return linkOf(proto.Datagram, o, v.Link)
-}
-
-// linkOf makes the link of v, whose socket it takes over: our end of a pair, or, with o saying so, a descriptor that its sender has
-// as well.
-func linkOf(t proto.Transport, o link.DatagramOptions, v link.State) (link.Link, error) {
-	if t == proto.Stream {
-		return link.AttachStream(link.StreamOptions{QueueSize: o.QueueSize, Shared: o.Shared}, v)
-	}
-	return link.AttachDatagram(o, v)
+	return link.AttachDatagram(o, v.Link)
 }
 
 // reply describes the network and a client's port on it.
@@ -203,7 +202,7 @@ func (s *Server) reply(t proto.Transport, l link.Link, p network.PortInfo) proto
 	return r
 }
 
-// maxPacket is the longest frame that the client has to expect, in bytes. Without offload nobody sends one above the MTU, even
+// maxPacket is the longest frame that the client has to expect, in bytes. Without offload no client sends one above the MTU, even
 // where a network would carry it.
 func maxPacket(n network.Info, l link.Link, p network.PortInfo) int {
 	const ethernetHeader = 14
@@ -216,10 +215,8 @@ func maxPacket(n network.Info, l link.Link, p network.PortInfo) int {
 
 // addr is a as text, empty if there is none.
 func addr(a netip.Addr) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
+	b, _ := a.MarshalText()
+	return string(b)
 }
 
 // send sends a reply, with fd unless that is proto.None.

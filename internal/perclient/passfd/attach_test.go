@@ -27,6 +27,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // exchange sends a frame on f and reads it back.
@@ -116,11 +117,11 @@ func TestAttachTakesNoDescriptor(t *testing.T) {
 	assert.Zero(t, r.opts.Clients.Clients())
 }
 
-// TestHalfSent: who does not finish his request is told, at either door.
+// TestHalfSent: a client that does not finish its request is told, on either socket.
 func TestHalfSent(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.request = 20 * time.Millisecond })
-	for _, door := range []string{"attach", "adopt"} {
-		c := r.ask(t, door, `{"version":1,`)
+	for _, name := range []string{"attach", "adopt"} {
+		c := r.ask(t, name, `{"version":1,`)
 		assert.Contains(t, refused(t, c, proto.BadRequest), "too slow")
 		atEnd(t, c)
 	}
@@ -347,7 +348,8 @@ func TestReplyOfVmnet(t *testing.T) {
 	ours, theirs, err := proto.Pair(proto.Stream)
 	require.NoError(t, err)
 	defer unix.Close(theirs)
-	l, err := linkOf(proto.Stream, link.DatagramOptions{}, link.State{Socket: link.Descriptor{FD: ours}})
+	c := perclient.Client{Via: viaAttach, Transport: status.PassedStream}
+	l, err := s.Link(&perclient.Detached{Client: c, Link: link.State{Socket: link.Descriptor{FD: ours}}})
 	require.NoError(t, err)
 	defer l.Close()
 	assert.Equal(t, proto.Reply{
@@ -359,24 +361,24 @@ func TestReplyOfVmnet(t *testing.T) {
 // TestUsersHaveRoom: one user's connections do not take the last place.
 func TestUsersHaveRoom(t *testing.T) {
 	r := newRig(t, nil)
-	connect := func(uid uint32) proto.Code {
+	connect := func(uid uint32) *proto.Error {
 		ours, theirs, err := proto.Pair(proto.Stream)
 		require.NoError(t, err)
 		uc, err := link.Descriptor{FD: ours}.Conn()
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = unix.Close(theirs) })
-		code := r.admit(&conn{
+		no := r.admit(&conn{
 			UnixConn: uc, srv: r.Server, via: viaAttach, peer: peercred.Peer{Known: true, UID: uid},
 		})
-		if code != "" {
+		if no != nil {
 			_ = uc.Close()
 		}
-		return code
+		return no
 	}
 	for range maxOpenUser {
 		require.Empty(t, connect(7))
 	}
-	assert.Equal(t, proto.Full, connect(7))
+	assert.Equal(t, proto.Full, connect(7).Code)
 	require.Empty(t, connect(8))
 	r.Stop() // ends all requests
 }

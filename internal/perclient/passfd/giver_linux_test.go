@@ -14,11 +14,11 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
-// TestGiverConnectsToAService: a user who has handed a socket over connects it to a service, which must not take the frames
+// TestGiverConnectsToAService: the user that has handed a socket over connects it to a service, which must not take the frames
 // for messages of root.
 func TestGiverConnectsToAService(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -41,7 +41,8 @@ func TestGiverConnectsToAService(t *testing.T) {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.Connect(fd, &unix.SockaddrUnix{Name: service}))
-		l, err := s.adopted(fd, "", proto.Datagram, giver)
+		v := link.State{Socket: link.Descriptor{FD: fd}}
+		l, err := s.Link(&perclient.Detached{Client: perclient.Client{Via: viaAdopt, Peer: giver}, Link: v})
 		require.NoError(t, err)
 		done := make(chan error, 1)
 		go func() { done <- l.Run(nil) }()

@@ -62,7 +62,7 @@ var (
 type Options struct {
 	Network func() network.Info // for replies
 	Clients *perclient.Server   // of the daemon
-	// Trust says whom a socket that was handed over bound, not connected, may be answered to, and which sockets are the
+	// Trust says which clients a socket that was handed over bound, not connected, may answer, and which sockets are the
 	// daemon's own.
 	Trust     dgram.Trust
 	QueueSize int // bytes of a client's queue; 0 = link.DefaultQueueSize
@@ -112,30 +112,32 @@ type conn struct {
 // Connected takes over a connection to the socket via, "attach" or "adopt". It never blocks.
 func (s *Server) Connected(via string, uc *net.UnixConn) {
 	c := &conn{UnixConn: uc, srv: s, via: via, peer: peercred.Of(uc)}
-	switch s.admit(c) {
-	case proto.Stopping:
-		c.turnAway(&proto.Error{Code: proto.Stopping, Text: context.Cause(c.ctx).Error()})
-	case proto.Full:
-		c.turnAway(&proto.Error{Code: proto.Full, Text: "there are too many such connections, of this user or in all; try again later"})
+	no := s.admit(c)
+	if no == nil {
+		return
+	}
+	_ = c.send(proto.Reply{Error: no}, proto.None) // which does not wait: a new connection has room for it
+	_ = c.Close()
+	if no.Code == proto.Full {
 		s.complain(c, "connection refused: there are too many", "most", maxOpen, "most_of_a_user", maxOpenUser)
 	}
 }
 
 // admit has c served, unless it returns why not.
-func (s *Server) admit(c *conn) proto.Code {
+func (s *Server) admit(c *conn) *proto.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.ctx = s.ctx
 	switch {
 	case s.ctx.Err() != nil:
-		return proto.Stopping
+		return &proto.Error{Code: proto.Stopping, Text: context.Cause(c.ctx).Error()}
 	case s.open >= maxOpen, s.users[c.peer.User()] >= maxOpenUser:
-		return proto.Full
+		return &proto.Error{Code: proto.Full, Text: "there are too many such connections, of this user or in all; try again later"}
 	}
 	s.open++
 	s.users[c.peer.User()]++
 	s.running.Go(c.run)
-	return ""
+	return nil
 }
 
 // run reads the request of a connection and does what it asks for.
@@ -173,13 +175,6 @@ func (c *conn) end() {
 	if s.users[c.peer.User()]--; s.users[c.peer.User()] == 0 {
 		delete(s.users, c.peer.User())
 	}
-}
-
-// turnAway answers a connection that is not served, and closes it. It does not wait: a new connection has room for the answer.
-func (c *conn) turnAway(e *proto.Error) {
-	_ = c.SetDeadline(time.Now().Add(replyTime))
-	_ = proto.WriteMessage(c.UnixConn, proto.Reply{Error: e}.Encode(), proto.None)
-	_ = c.Close()
 }
 
 // finish has the connections that there are, and those that come, answered with "stopping" because of cause.

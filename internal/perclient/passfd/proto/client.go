@@ -3,6 +3,7 @@
 package proto
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,41 +56,16 @@ func (a *Attached) Close() error { return errors.Join(a.File.Close(), a.Lifeline
 // Attach asks the daemon at socket, the path of its stream socket or a directory with a socket named attach, for a connected
 // descriptor. What the daemon answers as an error is a *Error in the chain of the one that is returned.
 func Attach(ctx context.Context, socket string, r Request) (*Attached, error) {
-	return asked(ctx, func() (*Attached, error) { return attach(ctx, socket, r) })
-}
-
-// asked returns what f does, again while the daemon is stopping.
-func asked[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	for began := time.Now(); ; {
-		v, err := f()
-		if e, ok := errors.AsType[*Error](err); !ok || e.Code != Stopping || time.Since(began) >= replaceTime {
-			return v, err
-		}
-		select {
-		case <-ctx.Done():
-			return v, err
-		case <-time.After(connectPause):
-		}
-	}
-}
-
-func attach(ctx context.Context, socket string, r Request) (*Attached, error) {
-	c, path, err := connect(ctx, socket, "attach")
+	c, m, reply, err := ask(ctx, socket, "attach", r, None)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.Close() }()
-	m, reply, err := ask(ctx, c, path, r, None)
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	want := r.Transport
-	if want == "" {
-		want = Datagram
-	}
-	if err := checkKind(m.FD, want); err != nil {
-		return nil, fmt.Errorf("the daemon at %s: %w", path, err)
+	defer func() {
+		m.Close()
+		_ = c.Close()
+	}()
+	if err := checkKind(m.FD, r.Transport); err != nil {
+		return nil, fmt.Errorf("the daemon at %s: %w", c.RemoteAddr(), err)
 	}
 	lifeline, err := keep(c)
 	if err != nil {
@@ -110,39 +86,35 @@ type Adopted struct {
 // Adopt hands f, one end of a connected pair of sockets or a bound datagram socket, to the daemon at socket, as Attach has
 // it. f stays open, and the caller closes it. With r being nil the daemon is told nothing and answers nothing: whether it
 // serves f cannot be known.
-func Adopt(ctx context.Context, socket string, f *os.File, r *Request) (*Adopted, error) {
-	return asked(ctx, func() (*Adopted, error) { return adopt(ctx, socket, f, r) })
-}
-
-func adopt(ctx context.Context, socket string, f *os.File, r *Request) (*Adopted, error) {
-	c, path, err := connect(ctx, socket, "adopt")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }()
+func Adopt(ctx context.Context, socket string, f *os.File, r *Request) (a *Adopted, err error) {
 	rc, err := f.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("get descriptor of %s: %w", f.Name(), err)
 	}
-	a := &Adopted{}
-	cerr := rc.Control(func(fd uintptr) {
-		if r == nil {
-			err = WriteMessage(c, []byte{0}, int(fd))
-			return
-		}
-		var m Message
-		m, a.Reply, err = ask(ctx, c, path, *r, int(fd))
-		m.Close()
-	})
-	if err = errors.Join(cerr, err); err != nil {
-		return nil, err
-	}
-	if r != nil && r.Wait {
-		if a.Lifeline, err = keep(c); err != nil {
+	cerr := rc.Control(func(fd uintptr) { a, err = adopt(ctx, socket, int(fd), r) })
+	return a, errors.Join(cerr, err)
+}
+
+func adopt(ctx context.Context, socket string, fd int, r *Request) (*Adopted, error) {
+	if r == nil {
+		c, err := dial(ctx, socket, socketPath(socket, "adopt"))
+		if err != nil {
 			return nil, err
 		}
+		defer func() { _ = c.Close() }()
+		return &Adopted{}, WriteMessage(c, []byte{0}, fd)
 	}
-	return a, nil
+	c, m, reply, err := ask(ctx, socket, "adopt", *r, fd)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	m.Close()
+	a := &Adopted{Reply: reply}
+	if r.Wait {
+		a.Lifeline, err = keep(c)
+	}
+	return a, err
 }
 
 // Connect connects to a daemon's stream socket itself, without a request, as socket_vmnet_client does. The caller owns the
@@ -163,35 +135,58 @@ func Connect(ctx context.Context, socket string) (*os.File, error) {
 	return f, nil
 }
 
-// ask sends a request, with the descriptor fd, and reads the reply, which is no error.
-func ask(ctx context.Context, c *net.UnixConn, path string, r Request, fd int) (Message, Reply, error) {
-	none := Message{FD: None}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	werr := WriteMessage(c, r.Encode(), fd) // refused perhaps, with an answer to be read
-	m, err := ReadMessage(c, MaxReply)
-	if err != nil {
-		switch {
-		case ctx.Err() != nil:
-			err = context.Cause(ctx)
-		case werr != nil:
-			err = werr
-		case errors.Is(err, io.EOF):
-			err = errors.New("it closed the connection without an answer")
-		default:
-			err = errors.New(err.Error()) // not one that the daemon told us
+// ask sends a request to the daemon's socket name, with the descriptor fd, and reads the reply, which is no error; again while the
+// daemon is stopping. The caller closes the connection and the message.
+func ask(ctx context.Context, socket, name string, r Request, fd int) (*net.UnixConn, Message, Reply, error) {
+	path := socketPath(socket, name)
+	for began := time.Now(); ; {
+		c, err := dial(ctx, socket, path)
+		if err != nil {
+			return nil, Message{}, Reply{}, err
 		}
-		return none, Reply{}, fmt.Errorf("the daemon at %s: %w", path, err)
+		m, reply, err := askOnce(ctx, c, r, fd)
+		if err == nil {
+			return c, m, reply, nil
+		}
+		_ = c.Close()
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != Stopping || time.Since(began) >= replaceTime || !pause(ctx) {
+			return nil, Message{}, Reply{}, fmt.Errorf("the daemon at %s: %w", path, err)
+		}
 	}
-	reply, err := DecodeReply(m.Line)
-	if err == nil && reply.Error != nil {
-		err = reply.Error
+}
+
+func askOnce(ctx context.Context, c *net.UnixConn, r Request, fd int) (m Message, reply Reply, err error) {
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	werr := WriteMessage(c, r.Encode(), fd) // refused perhaps, with an answer to be read
+	m, err = ReadMessage(c, MaxReply)
+	switch {
+	case err == nil:
+		if reply, err = DecodeReply(m.Line); err == nil && reply.Error != nil {
+			err = reply.Error
+		}
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case werr != nil:
+		err = werr
+	case errors.Is(err, io.EOF):
+		err = errors.New("it closed the connection without an answer")
+	default:
+		err = errors.New(err.Error()) // not one that the daemon told us
 	}
 	if err != nil {
 		m.Close()
-		return none, Reply{}, fmt.Errorf("the daemon at %s: %w", path, err)
 	}
-	return m, reply, nil
+	return m, reply, err
+}
+
+// pause waits for a moment, unless ctx ends.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(connectPause):
+		return true
+	}
 }
 
 // keep is the connection as a file, with no deadline.
@@ -206,7 +201,7 @@ func keep(c *net.UnixConn) (*os.File, error) {
 	return f, nil
 }
 
-// checkKind checks what the daemon sent.
+// checkKind checks what the daemon sent. No transport is Datagram.
 func checkKind(fd int, t Transport) error {
 	if fd == None {
 		return errors.New("its answer came without a descriptor")
@@ -217,7 +212,7 @@ func checkKind(fd int, t Transport) error {
 	}
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != want {
-		return fmt.Errorf("its descriptor is no %s socket", t)
+		return fmt.Errorf("its descriptor is no %s socket", cmp.Or(t, Datagram))
 	}
 	return nil
 }
@@ -229,13 +224,6 @@ func socketPath(socket, name string) string {
 		return filepath.Join(socket, name)
 	}
 	return socket + ".d/" + name
-}
-
-// connect connects to the daemon's socket name. It waits while the daemon is busy.
-func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, error) {
-	path := socketPath(socket, name)
-	c, err := dial(ctx, socket, path)
-	return c, path, err
 }
 
 // dial connects to path, which belongs to the daemon at socket.
@@ -255,29 +243,21 @@ func dial(ctx context.Context, socket, path string) (*net.UnixConn, error) {
 	case err != nil:
 		return nil, explain(err, socket, path)
 	}
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		_ = c.Close()
-		return nil, fmt.Errorf("connect to %s: not a unix socket", path)
-	}
-	return uc, nil
+	return c, nil
 }
 
 // errBusy is what a daemon is whose backlog stays full.
 var errBusy = errors.New("it is busy")
 
 // dialBusy connects to addr, again while the backlog is full. A refusal, which may mean that, counts after refused only.
-func dialBusy(ctx context.Context, addr string, refused time.Duration) (net.Conn, error) {
+func dialBusy(ctx context.Context, addr string, refused time.Duration) (*net.UnixConn, error) {
 	for began := time.Now(); ; {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, "unix", addr)
+		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: addr, Net: "unix"}) // it does not wait
 		if !errors.Is(err, syscall.EAGAIN) && (!errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) >= refused) {
 			return c, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), errBusy)
-		case <-time.After(connectPause):
 		}
 	}
 }
@@ -309,24 +289,16 @@ func explain(err error, socket, path string) error {
 
 // whoMay tells which group may connect to path. What cannot be looked at has the group of the directory it is in.
 func whoMay(path string) string {
-	for p := path; ; p = filepath.Dir(p) {
-		fi, err := os.Lstat(p)
-		if err != nil && p != filepath.Dir(p) {
-			continue
+	var st unix.Stat_t
+	for unix.Lstat(path, &st) != nil {
+		if path == filepath.Dir(path) {
+			return "ask the user that started the daemon"
 		}
-		if err != nil {
-			break
-		}
-		st, ok := fi.Sys().(*syscall.Stat_t)
-		if !ok {
-			break
-		}
-		gid := strconv.FormatUint(uint64(st.Gid), 10)
-		name := gid
-		if g, err := user.LookupGroupId(gid); err == nil {
-			name = g.Name
-		}
-		return fmt.Sprintf("%s is for the members of group %q; become one, or start the daemon with --socket-group", p, name)
+		path = filepath.Dir(path)
 	}
-	return "ask who started the daemon"
+	name := strconv.FormatUint(uint64(st.Gid), 10)
+	if g, err := user.LookupGroupId(name); err == nil {
+		name = g.Name
+	}
+	return fmt.Sprintf("%s is for the members of group %q; become one, or start the daemon with --socket-group", path, name)
 }

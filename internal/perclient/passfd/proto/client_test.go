@@ -230,7 +230,7 @@ func TestConnectErrors(t *testing.T) {
 		{"nothing there", dir + "/none", unix.ENOENT, []string{"no daemon runs at " + dir + "/none"}},
 		{"no socket for it", there, ErrNoSocket, []string{there + ".d/attach", "--runtime-dir"}},
 		{"a directory without it", dir, ErrNoSocket, []string{dir + "/attach"}},
-		{"nobody listens", stale, unix.ECONNREFUSED, []string{"no daemon listens"}},
+		{"none listens", stale, unix.ECONNREFUSED, []string{"no daemon listens"}},
 		{"too long", "/" + strings.Repeat("x", 120), nil, []string{"too long", "shorter"}},
 		{"a name that begins with @", "@x", unix.ENOENT, []string{"@x"}},
 	} {
@@ -289,7 +289,7 @@ func TestBusyDaemon(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// TestRefusedForAMoment: on macOS a full backlog refuses, as a socket does that nobody listens on yet.
+// TestRefusedForAMoment: on macOS a full backlog refuses, as a socket does that no process listens on yet.
 func TestRefusedForAMoment(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "client")
 	require.NoError(t, err)

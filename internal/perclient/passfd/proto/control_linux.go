@@ -10,7 +10,7 @@ import (
 )
 
 // controlLen has room for two descriptors, in bytes: one more than a message may have. Linux closes those that do not fit
-// and says so, which is better than to have hundreds open for a moment because somebody sent them.
+// and says so, which is better than to have hundreds open for a moment because they were sent.
 var controlLen = unix.CmsgSpace(2 * 4)
 
 // datagramSend is asked for as send buffer for datagrams, in bytes. On Linux it bounds what the other side may be behind with;

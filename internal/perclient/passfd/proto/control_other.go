@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controlLen has room for more than anybody can send at once, in bytes: macOS loses descriptors that do not fit, so that
-// nobody could close them. It takes 2 KiB in one call, and leaves the next sender's for the next read.
+// controlLen has room for more than can be sent at once, in bytes: macOS loses descriptors that do not fit, so that
+// no process could close them. It takes 2 KiB in one call, and leaves the next sender's for the next read.
 const controlLen = 16 << 10
 
 // datagramSend is asked for as send buffer for datagrams, in bytes. On macOS it is only the longest datagram.

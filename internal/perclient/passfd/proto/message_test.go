@@ -202,7 +202,7 @@ func TestLinger(t *testing.T) {
 	defer ln.Close()
 	c, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
-	// What nobody takes fills the buffers.
+	// What is not taken fills the buffers.
 	require.NoError(t, c.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
 	for err == nil {
 		_, err = c.Write(make([]byte, 1<<20))

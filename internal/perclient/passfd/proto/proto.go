@@ -15,8 +15,10 @@ package proto
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 )
 
 const (
@@ -77,26 +79,14 @@ type UUID [16]byte
 
 // String is u in lower case with dashes.
 func (u UUID) String() string {
-	b := hex.AppendEncode(nil, u[:])
-	for _, at := range []int{20, 16, 12, 8} {
-		b = slices.Insert(b, at, '-')
-	}
-	return string(b)
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// parseUUID reads the one form with dashes, in small letters or capitals.
-func parseUUID(s string) (u UUID, ok bool) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return u, false
-	}
-	n, err := hex.Decode(u[:], []byte(s[:8]+s[9:13]+s[14:18]+s[19:23]+s[24:]))
-	return u, err == nil && n == len(u) && u != UUID{}
-}
-
-// ParseUUID reads an interface id as a request has it: with dashes and not null.
-func ParseUUID(s string) (UUID, error) {
-	u, ok := parseUUID(s)
-	if !ok {
+// ParseUUID reads an interface id as a request has it: with dashes, in small letters or capitals, and not null.
+func ParseUUID(s string) (u UUID, err error) {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+	copy(u[:], b)
+	if err != nil || u.String() != strings.ToLower(s) || u == (UUID{}) {
 		return UUID{}, badValue("interface_id", s, "a UUID such as 6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 	}
 	return u, nil

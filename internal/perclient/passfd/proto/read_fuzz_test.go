@@ -56,7 +56,7 @@ func FuzzReadMessage(f *testing.F) {
 			if ok {
 				require.NotEmpty(t, e.Code)
 			}
-			require.Equal(t, None, m.FD, "a descriptor with an error is nobody's")
+			require.Equal(t, None, m.FD, "a descriptor with an error is closed")
 			return
 		}
 		require.NotContains(t, string(m.Line), "\n")

@@ -135,7 +135,7 @@ func TestRequestVectors(t *testing.T) {
 				return
 			}
 			require.Error(t, err)
-			if c.Line == "" { // told by the server, which knows whether anybody is there to be told
+			if c.Line == "" { // told by the server, which knows whether a client is there to be told
 				assert.ErrorContains(t, err, "EOF")
 				return
 			}
