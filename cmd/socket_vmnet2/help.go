@@ -29,8 +29,8 @@ func helpAction(c *cli.Context, env compat.IO) (int, error) {
 	name := c.Args().First()
 	switch {
 	case name == "":
-		_, outcome := compat.Parse(compat.New, []string{"socket_vmnet2", "--help"}, env)
-		return outcome.Code, nil
+		_, code := compat.Parse(compat.New, []string{"socket_vmnet2", "--help"}, env)
+		return code, nil
 	case !slices.Contains(env.Commands, name):
 		return 1, compat.UnknownCommand(name, env.Commands)
 	}

@@ -43,9 +43,9 @@ func run(argv []string) int {
 	if name, args := compat.Subcommand(argv, env.Commands); name != "" {
 		return runCommand(name, args, env)
 	}
-	cfg, outcome := compat.Parse(personality, argv, env)
+	cfg, code := compat.Parse(personality, argv, env)
 	if cfg == nil {
-		return outcome.Code
+		return code
 	}
 	log := cfg.OpenLog(&compat.LogFile{FD: int(os.Stderr.Fd())})
 	defer log.Flush()

@@ -204,8 +204,8 @@ func TestUsageCommands(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs strings.Builder
 			env := IO{Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []string{"exec", "upgrade"}}
-			_, outcome := Parse(c.p, []string{"prog", "--help"}, env)
-			assert.Zero(t, outcome.Code)
+			_, code := Parse(c.p, []string{"prog", "--help"}, env)
+			assert.Zero(t, code)
 			assert.Equal(t, c.want, strings.Contains(out.String(), "\n\nThe first argument may also be a command, each with a --help of its own: exec, upgrade\n\nVersion: "), out.String())
 		})
 	}

@@ -173,8 +173,8 @@ func TestUnknownCommand(t *testing.T) {
 func parseWith(p Personality, line string) (cfg *Config, code int, stdout, stderr string) {
 	var out, errs strings.Builder
 	env := IO{Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []string{"exec", "selftest", "status"}}
-	cfg, outcome := Parse(p, append([]string{"prog"}, strings.Fields(line)...), env)
-	return cfg, outcome.Code, out.String(), errs.String()
+	cfg, code = Parse(p, append([]string{"prog"}, strings.Fields(line)...), env)
+	return cfg, code, out.String(), errs.String()
 }
 
 func TestNearest(t *testing.T) {

@@ -96,11 +96,8 @@ type Config struct {
 	DHCPEnd    netip.Addr   // last address of the pool
 	DHCPEndSet bool         // given, not derived from the gateway
 
-	// The null UUID counts as not given, as in socket_vmnet.
-	InterfaceID    [16]byte
-	InterfaceIDSet bool
-	NetworkID      [16]byte
-	NetworkIDSet   bool
+	InterfaceID [16]byte // the null UUID counts as not given, as in socket_vmnet
+	NetworkID   [16]byte // likewise
 
 	NAT66Prefix netip.Prefix // a /64, zero when not given
 	DisableDHCP bool

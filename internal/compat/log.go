@@ -35,7 +35,7 @@ type Log struct {
 	fold  *folder
 }
 
-// OpenLog makes the log that c asks for, on w. It is closed by Close.
+// OpenLog makes the log that c asks for, on w. Flush comes at the end.
 func (c *Config) OpenLog(w io.Writer) *Log {
 	l := &Log{level: new(slog.LevelVar)}
 	_ = l.SetLevel(c.LogLevel)

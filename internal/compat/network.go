@@ -200,7 +200,7 @@ func (s *settings) settleDHCPEnd() error {
 
 // withoutDHCP tells whether the network will have no DHCP server, so that its pool does not matter.
 func (s *settings) withoutDHCP() bool {
-	return s.DisableDHCP || s.NetworkIDSet && s.Mode == network.ModeHost
+	return s.DisableDHCP || s.NetworkID != [16]byte{} && s.Mode == network.ModeHost
 }
 
 // warnDisableDHCP names the options that have no effect beside --vmnet-disable-dhcp.
@@ -208,7 +208,7 @@ func (s *settings) warnDisableDHCP() {
 	if !s.DisableDHCP {
 		return
 	}
-	given := []bool{s.DHCPEndSet, s.InterfaceIDSet, s.NetworkIDSet}
+	given := []bool{s.DHCPEndSet, s.InterfaceID != [16]byte{}, s.NetworkID != [16]byte{}}
 	for i, name := range []string{"--vmnet-dhcp-end", "--vmnet-interface-id", "--vmnet-network-identifier"} {
 		if given[i] {
 			s.warn(name + " has no effect with --vmnet-disable-dhcp")

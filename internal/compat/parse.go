@@ -20,14 +20,9 @@ type IO struct {
 	Commands []string
 }
 
-// An outcome tells what to do when Parse returned no Config: end with Code. All output has been made.
-type outcome struct {
-	Code int // 0 after --help and --version, else 1
-}
-
 // Parse reads argv, its first element being the program's name. It returns either a Config or, after --help, --version or a
 // bad command line, nil and the exit code.
-func Parse(p Personality, argv []string, env IO) (*Config, outcome) {
+func Parse(p Personality, argv []string, env IO) (cfg *Config, code int) {
 	argv0 := "socket_vmnet"
 	if len(argv) > 0 {
 		argv0, argv = argv[0], argv[1:]
@@ -38,13 +33,13 @@ func Parse(p Personality, argv []string, env IO) (*Config, outcome) {
 	cfg, err := read(p, argv, env)
 	switch {
 	case err == nil:
-		return cfg, outcome{}
+		return cfg, 0
 	case errors.Is(err, ErrHelp):
 		usage(p, argv0, env)
-		return nil, outcome{}
+		return nil, 0
 	case errors.Is(err, ErrVersion):
 		_, _ = fmt.Fprintln(env.Stdout, Version)
-		return nil, outcome{}
+		return nil, 0
 	}
 	if !errors.Is(err, errSilent) {
 		_, _ = fmt.Fprintf(env.Stderr, "ERROR| %s\n", escape(err.Error()))
@@ -52,7 +47,7 @@ func Parse(p Personality, argv []string, env IO) (*Config, outcome) {
 	if !errors.As(err, new(plainError)) {
 		usage(p, argv0, env)
 	}
-	return nil, outcome{Code: 1}
+	return nil, 1
 }
 
 // read takes argv without the program's name through scanner and checks.

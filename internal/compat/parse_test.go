@@ -26,7 +26,7 @@ type run struct {
 func parse(t testing.TB, p Personality, argv []string, env ...string) run {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cfg, out := Parse(p, argv, IO{Stdout: &stdout, Stderr: &stderr, LookupEnv: func(key string) (string, bool) {
+	cfg, code := Parse(p, argv, IO{Stdout: &stdout, Stderr: &stderr, LookupEnv: func(key string) (string, bool) {
 		for _, e := range env {
 			if k, v, _ := strings.Cut(e, "="); k == key {
 				return v, true
@@ -34,7 +34,7 @@ func parse(t testing.TB, p Personality, argv []string, env ...string) run {
 		}
 		return "", false
 	}})
-	return run{cfg: cfg, code: out.Code, stdout: stdout.String(), stderr: stderr.String()}
+	return run{cfg: cfg, code: code, stdout: stdout.String(), stderr: stderr.String()}
 }
 
 // words splits a command line at spaces and puts the old program's name in front.

@@ -58,14 +58,14 @@ func number(name, usage, what string, low, high int, field *int) cli.Flag {
 	})
 }
 
-func (s *settings) setInterfaceID(v string) (err error) {
-	s.InterfaceID, s.InterfaceIDSet, err = parseUUID("UUID", v)
-	return err
-}
-
-func (s *settings) setNetworkID(v string) (err error) {
-	s.NetworkID, s.NetworkIDSet, err = parseUUID("network identifier UUID", v)
-	return err
+// uuid makes an option that takes one of that name in messages. The null UUID counts as not given.
+func uuid(name, usage, what string, field *[16]byte) cli.Flag {
+	return Checked(name, usage, func(v string) (err error) {
+		if *field, err = state.ParseUUID(v); err != nil {
+			return fmt.Errorf("Failed to parse %s %s", what, quoted(v)) //nolint:staticcheck // socket_vmnet's own text
+		}
+		return nil
+	})
 }
 
 func (s *settings) setSocketMode(v string) error {
@@ -180,14 +180,6 @@ func parseSize(v string) (int, bool) {
 	unit, ok := map[string]int{"": 1, "K": 1 << 10, "k": 1 << 10, "M": 1 << 20, "m": 1 << 20}[v[len(digits):]]
 	n, err := strconv.ParseUint(digits, 10, 31)
 	return int(n) * unit, ok && err == nil
-}
-
-// parseUUID words the error as socket_vmnet does. The null UUID counts as not given.
-func parseUUID(what, v string) (id [16]byte, given bool, err error) {
-	if id, err = state.ParseUUID(v); err != nil {
-		err = fmt.Errorf("Failed to parse %s %s", what, quoted(v)) //nolint:staticcheck // socket_vmnet's own text
-	}
-	return id, id != [16]byte{}, err
 }
 
 // hostName are labels of 1 to 63 letters in lower case, digits, hyphens and underscores (RFC 1035, with the underscore that is common in

@@ -218,24 +218,22 @@ func TestIdentifiers(t *testing.T) {
 	r := parse(t, Old, words("--vmnet-mode=host --vmnet-interface-id=0E21C1D4-43D9-4363-B767-A6488D25C93E --vmnet-network-identifier=0e21c1d4-43d9-4363-b767-a6488d25c93e --vmnet-nat66-prefix=FD00:1234:: /s"))
 	require.NotNil(t, r.cfg, r.stderr)
 	assert.Equal(t, want, r.cfg.InterfaceID)
-	assert.True(t, r.cfg.InterfaceIDSet)
 	assert.Equal(t, want, r.cfg.NetworkID)
-	assert.True(t, r.cfg.NetworkIDSet)
 	assert.Equal(t, netip.MustParsePrefix("fd00:1234::/64"), r.cfg.NAT66Prefix)
 
 	const null = "00000000-0000-0000-0000-000000000000"
 	r = parse(t, Old, words("--vmnet-mode=host --vmnet-interface-id="+null+" --vmnet-network-identifier="+null+" /s"))
 	require.NotNil(t, r.cfg, r.stderr)
-	assert.False(t, r.cfg.InterfaceIDSet, "the null UUID is none")
-	assert.False(t, r.cfg.NetworkIDSet)
+	assert.Zero(t, r.cfg.InterfaceID, "the null UUID is none")
+	assert.Zero(t, r.cfg.NetworkID)
 
 	for _, bad := range []string{
 		"", "0E21C1D443D94363B767A6488D25C93E", "{0E21C1D4-43D9-4363-B767-A6488D25C93E}", "0E21C1D4-43D9-4363-B767-A6488D25C93",
 		"0E21C1D4-43D9-4363-B767-A6488D25C93EA", "0E21C1D4-43D9-4363-B767-A6488D25C93G", "0E21C1D4143D9-4363-B767-A6488D25C93E",
 		"0E21C1D4--3D9-4363-B767-A6488D25C93E",
 	} {
-		_, _, err := parseUUID("UUID", bad)
-		assert.EqualError(t, err, `Failed to parse UUID "`+bad+`"`)
+		r = parse(t, Old, []string{"socket_vmnet", "--vmnet-interface-id=" + bad, "/s"})
+		assert.Equal(t, `ERROR| Failed to parse UUID "`+bad+"\"\n", r.stderr)
 	}
 }
 

@@ -96,7 +96,7 @@ func logWithoutEffect(cfg *compat.Config, log *slog.Logger) {
 		level     slog.Level
 	}{
 		{cfg.NAT66Prefix.IsValid(), "--vmnet-nat66-prefix", "the embedded network has no IPv6", slog.LevelWarn},
-		{cfg.InterfaceIDSet, "--vmnet-interface-id", "the embedded network has no vmnet interface", slog.LevelWarn},
+		{cfg.InterfaceID != [16]byte{}, "--vmnet-interface-id", "the embedded network has no vmnet interface", slog.LevelWarn},
 		{cfg.VmnetAPI != compat.APIAuto, "--vmnet-api", "the embedded network has no vmnet interface", slog.LevelWarn},
 		{cfg.VmnetInterfaces != compat.InterfacesClient, "--vmnet-interfaces", "the embedded network has no vmnet interface", slog.LevelWarn},
 		{cfg.Offload, "--offload", "the embedded network sends no frame longer than its MTU", slog.LevelWarn},
@@ -134,7 +134,7 @@ func usernetOptions(cfg *compat.Config, log *slog.Logger) usernet.Options {
 	if cfg.Subnet.IsValid() {
 		o.PrefixLen = cfg.Subnet.Bits()
 	}
-	if cfg.NetworkIDSet {
+	if cfg.NetworkID != [16]byte{} {
 		o.NetworkIdentifier = fmt.Sprintf("%x", cfg.NetworkID)
 	}
 	for _, r := range cfg.DNSRecords {

@@ -58,10 +58,10 @@ func ownDaemon(t *testing.T, backend backendArgs, args ...string) *daemon {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	args = append(args, "--pidfile="+dir+"/s.pid", "--state-dir="+dir+"/state", "--allow-uid=0", dir+"/s")
 	args = append(backend(t, dir+"/backend"), args...)
-	cfg, outcome := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, args...), compat.IO{
+	cfg, code := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, args...), compat.IO{
 		Stdout: io.Discard, Stderr: io.Discard, LookupEnv: func(string) (string, bool) { return "", false },
 	})
-	require.NotNil(t, cfg, outcome)
+	require.NotNil(t, cfg, code)
 	return newDaemon(cfg, cfg.OpenLog(io.Discard))
 }
 

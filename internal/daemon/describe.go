@@ -141,7 +141,7 @@ func dhcpOff(cfg *compat.Config) string {
 	switch {
 	case cfg.DisableDHCP:
 		return "--vmnet-disable-dhcp"
-	case cfg.NetworkIDSet && cfg.Mode == network.ModeHost:
+	case cfg.NetworkID != [16]byte{} && cfg.Mode == network.ModeHost:
 		return "--vmnet-network-identifier"
 	}
 	return ""

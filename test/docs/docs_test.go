@@ -153,9 +153,9 @@ func takes(t *testing.T, words []string) error {
 	if strings.HasPrefix(words[1], "-") || strings.Contains(words[1], "/") {
 		var errs bytes.Buffer
 		none := func(string) (string, bool) { return "", false }
-		cfg, outcome := compat.Parse(compat.PersonalityOf(words[0]), words, compat.IO{Stdout: &errs, Stderr: &errs, LookupEnv: none})
-		if cfg == nil && outcome.Code != 0 {
-			return fmt.Errorf("exit code %d: %s", outcome.Code, errs.String())
+		cfg, code := compat.Parse(compat.PersonalityOf(words[0]), words, compat.IO{Stdout: &errs, Stderr: &errs, LookupEnv: none})
+		if cfg == nil && code != 0 {
+			return fmt.Errorf("exit code %d: %s", code, errs.String())
 		}
 		return nil
 	}

@@ -200,13 +200,13 @@ func (j *job) parse() (*compat.Config, error) {
 		}
 	}
 	var out, stderr strings.Builder
-	cfg, outcome := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, j.Args...), compat.IO{
+	cfg, code := compat.Parse(compat.New, append([]string{"socket_vmnet2"}, j.Args...), compat.IO{
 		Stdout: &out, Stderr: &stderr, LookupEnv: func(string) (string, bool) { return "", false },
 	})
 	switch {
 	case cfg != nil && !cfg.ListInterfaces:
 		return cfg, nil
-	case cfg != nil || outcome.Code == 0:
+	case cfg != nil || code == 0:
 		return nil, errors.New("the daemon's options behind -- only print something: a service needs one that serves")
 	case stderr.Len() == 0:
 		return nil, errors.New("the daemon's options behind -- need one SOCKET, no more and no less")
