@@ -106,9 +106,9 @@ var imports = map[string][]string{
 	"internal/testing/vnettest":  {"internal/frame", "internal/network", "internal/perclient/passfd/proto", "internal/testing/fakeguest"},
 	// Commands.
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway", "internal/network",
-		"internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/render", "internal/ops/selftest", "internal/ops/setup",
-		"internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
+		"internal/compat", "internal/compat/errtext", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway",
+		"internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/render", "internal/ops/selftest",
+		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/daemon/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/proto"},
@@ -179,7 +179,7 @@ var direct = map[string]use{
 	}, []string{"cmd/socket_vmnet2", "internal/gateway", "internal/ops/selftest"}},
 	"github.com/prometheus/client_golang": {"Apache-2.0", []string{"internal/ops/metrics"}, nil},
 	"github.com/kardianos/service":        {"Zlib", []string{"internal/ops/setup"}, nil},
-	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/ops/find"}, nil},
+	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/daemon", "internal/ops/find"}, nil},
 	"github.com/goccy/go-yaml":            {"MIT", []string{"internal/ops/find"}, []string{"*"}},
 	"howett.net/plist":                    {"BSD-3-Clause", []string{"internal/ops/find", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":                   {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
