@@ -99,22 +99,32 @@ func TestFirstFrames(t *testing.T) {
 	assert.Equal(t, testFrame(60, n), s.waitFrames(t, kept+1)[kept], "and the rest as it comes")
 }
 
+// TestPanicEndsOne: whatever goes wrong with one client, the others are served on.
 func TestPanicEndsOne(t *testing.T) {
 	l := newLab(t, func(l *lab, _ *Options) {
 		l.onServe = func(s *session) error {
-			if s.path == l.dir+"/bad" {
+			switch filepath.Base(s.path) {
+			case "bad":
+				panic("in Serve")
+			case "worse":
 				s.onBatch = func(frame.Batch) { panic("a bug") }
 			}
 			return nil
 		}
 	})
-	good, bad := l.connected("good"), l.unconnected("bad")
-	good.send(testFrame(60, 1))
-	bad.send(testFrame(60, 1))
-	s := l.session(bad.path)
-	require.ErrorContains(t, s.waitEnd(t), "a bug")
-	good.send(testFrame(60, 2))
-	l.session(good.path).waitFrames(t, 2)
+	good, s := l.joined("good", true)
+	bad, worse := l.unconnected("bad"), l.unconnected("worse")
+	for i := range 3 {
+		bad.send(testFrame(60, i))
+		good.send(testFrame(60, i))
+	}
+	l.dropped(refused, 3)
+	worse.send(testFrame(60, 1))
+	require.ErrorContains(t, l.session(worse.path).waitEnd(t), "a bug")
+	good.send(testFrame(60, 4))
+	s.waitFrames(t, 5)
+	l.joined("other", false)
+	assert.Equal(t, 1, strings.Count(l.log.String(), "internal error"), l.log)
 }
 
 func TestServeRefuses(t *testing.T) {
@@ -346,28 +356,4 @@ func TestManyBadAddresses(t *testing.T) {
 	assert.True(t, r.recently(last, 0, now, 2))
 	assert.False(t, r.recently(last, 0, now.Add(badFor+1), 1), "it is looked at again")
 	assert.EqualValues(t, 10*maxBad+2, r.counts()[refused])
-}
-
-// TestPanicWhileReading: whatever goes wrong with one client, the others are served on.
-func TestPanicWhileReading(t *testing.T) {
-	l := newLab(t, func(l *lab, _ *Options) {
-		l.onServe = func(s *session) error {
-			if filepath.Base(s.path) == "bad" {
-				panic("in Serve")
-			}
-			return nil
-		}
-	})
-	good, bad := l.unconnected("good"), l.unconnected("bad")
-	good.send(testFrame(60, 1))
-	s := l.session(good.path)
-	for i := range 3 {
-		bad.send(testFrame(60, i))
-		good.send(testFrame(60, i+2))
-	}
-	s.waitFrames(t, 1)
-	other := l.unconnected("other")
-	other.send(testFrame(60, 9))
-	l.session(other.path).waitFrames(t, 1)
-	assert.Equal(t, 1, strings.Count(l.log.String(), "internal error"), l.log)
 }
