@@ -31,34 +31,34 @@ _socket_vmnet2_options() {
 # _socket_vmnet2_value "COMMAND --OPTION" prints what the option takes: words, and kinds of things with a colon in front.
 _socket_vmnet2_value() {
 	case $1 in
-	'socket_vmnet2 --socket-group' | 'socket_vmnet --socket-group' | 'socket_vmnet2 try --socket-group')
-		echo ':group' ;;
-	'socket_vmnet2 --vmnet-mode' | 'socket_vmnet --vmnet-mode' | 'socket_vmnet2 selftest --vmnet-mode' | 'socket_vmnet2 try --vmnet-mode')
-		echo 'host shared bridged' ;;
-	'socket_vmnet2 --vmnet-interface' | 'socket_vmnet --vmnet-interface' | 'socket_vmnet2 selftest --vmnet-interface' | 'socket_vmnet2 service --interface' | 'socket_vmnet2 try --vmnet-interface')
-		echo ':interface' ;;
-	'socket_vmnet2 --vmnet-gateway' | 'socket_vmnet2 --vmnet-dhcp-end' | 'socket_vmnet2 --vmnet-mask' | 'socket_vmnet2 --vmnet-interface-id' | 'socket_vmnet2 --vmnet-network-identifier' | 'socket_vmnet2 --vmnet-nat66-prefix' | 'socket_vmnet2 --socket-mode' | 'socket_vmnet2 --queue-size' | 'socket_vmnet2 --max-clients' | 'socket_vmnet2 --metrics-listen' | 'socket_vmnet2 --dns-record' | 'socket_vmnet2 --vmnet-mtu' | 'socket_vmnet2 --vmnet-reserve' | 'socket_vmnet2 --vmnet-forward' | 'socket_vmnet --vmnet-gateway' | 'socket_vmnet --vmnet-dhcp-end' | 'socket_vmnet --vmnet-mask' | 'socket_vmnet --vmnet-interface-id' | 'socket_vmnet --vmnet-network-identifier' | 'socket_vmnet --vmnet-nat66-prefix' | 'socket_vmnet2 capture --client' | 'socket_vmnet2 capture --snaplen' | 'socket_vmnet2 capture -s' | 'socket_vmnet2 capture --count' | 'socket_vmnet2 capture -c' | 'socket_vmnet2 doctor --reach' | 'socket_vmnet2 exec --fd' | 'socket_vmnet2 exec --mac' | 'socket_vmnet2 exec --name' | 'socket_vmnet2 exec --interface-id' | 'socket_vmnet2 selftest --timeout' | 'socket_vmnet2 selftest --vmnet-gateway' | 'socket_vmnet2 selftest --vmnet-dhcp-end' | 'socket_vmnet2 selftest --vmnet-mask' | 'socket_vmnet2 selftest --vmnet-interface-id' | 'socket_vmnet2 selftest --vmnet-network-identifier' | 'socket_vmnet2 selftest --vmnet-nat66-prefix' | 'socket_vmnet2 selftest --dns-record' | 'socket_vmnet2 selftest --vmnet-mtu' | 'socket_vmnet2 selftest --vmnet-reserve' | 'socket_vmnet2 selftest --vmnet-forward' | 'socket_vmnet2 service --name' | 'socket_vmnet2 status --interval' | 'socket_vmnet2 try --vmnet-gateway' | 'socket_vmnet2 try --vmnet-dhcp-end' | 'socket_vmnet2 try --vmnet-mask' | 'socket_vmnet2 try --vmnet-interface-id' | 'socket_vmnet2 try --vmnet-network-identifier' | 'socket_vmnet2 try --vmnet-nat66-prefix' | 'socket_vmnet2 try --dns-record' | 'socket_vmnet2 try --vmnet-mtu' | 'socket_vmnet2 try --vmnet-reserve' | 'socket_vmnet2 try --vmnet-forward' | 'socket_vmnet2 upgrade --timeout')
-		echo ':none' ;;
-	'socket_vmnet2 --pidfile' | 'socket_vmnet2 -p' | 'socket_vmnet --pidfile' | 'socket_vmnet -p' | 'socket_vmnet2 capture --write' | 'socket_vmnet2 capture -w' | 'socket_vmnet2 capture --socket' | 'socket_vmnet2 exec --json')
-		echo ':file' ;;
-	'socket_vmnet2 --socket-user' | 'socket_vmnet2 --allow-uid' | 'socket_vmnet2 --gateway-user' | 'socket_vmnet2 selftest --gateway-user' | 'socket_vmnet2 try --socket-user' | 'socket_vmnet2 try --gateway-user')
-		echo ':user' ;;
 	'socket_vmnet2 --state-dir' | 'socket_vmnet2 doctor --root' | 'socket_vmnet2 doctor --home' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 migrate --root' | 'socket_vmnet2 migrate --home' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root' | 'socket_vmnet2 service --prefix' | 'socket_vmnet2 try --dir')
 		echo ':dir' ;;
 	'socket_vmnet2 --runtime-dir')
 		echo ':dir none' ;;
-	'socket_vmnet2 --log-format')
-		echo 'plain text json' ;;
-	'socket_vmnet2 --log-level')
-		echo 'debug info warn error' ;;
-	'socket_vmnet2 --backend' | 'socket_vmnet2 selftest --backend' | 'socket_vmnet2 try --backend')
-		echo 'auto usernet vmnet' ;;
-	'socket_vmnet2 --host-loopback' | 'socket_vmnet2 selftest --host-loopback' | 'socket_vmnet2 try --host-loopback')
-		echo 'on off' ;;
+	'socket_vmnet2 --pidfile' | 'socket_vmnet2 -p' | 'socket_vmnet --pidfile' | 'socket_vmnet -p' | 'socket_vmnet2 capture --write' | 'socket_vmnet2 capture -w' | 'socket_vmnet2 capture --socket' | 'socket_vmnet2 exec --json')
+		echo ':file' ;;
+	'socket_vmnet2 --socket-group' | 'socket_vmnet --socket-group' | 'socket_vmnet2 try --socket-group')
+		echo ':group' ;;
+	'socket_vmnet2 --vmnet-interface' | 'socket_vmnet --vmnet-interface' | 'socket_vmnet2 selftest --vmnet-interface' | 'socket_vmnet2 service --interface' | 'socket_vmnet2 try --vmnet-interface')
+		echo ':interface' ;;
+	'socket_vmnet2 --vmnet-gateway' | 'socket_vmnet2 --vmnet-dhcp-end' | 'socket_vmnet2 --vmnet-mask' | 'socket_vmnet2 --vmnet-interface-id' | 'socket_vmnet2 --vmnet-network-identifier' | 'socket_vmnet2 --vmnet-nat66-prefix' | 'socket_vmnet2 --socket-mode' | 'socket_vmnet2 --queue-size' | 'socket_vmnet2 --max-clients' | 'socket_vmnet2 --metrics-listen' | 'socket_vmnet2 --dns-record' | 'socket_vmnet2 --vmnet-mtu' | 'socket_vmnet2 --vmnet-reserve' | 'socket_vmnet2 --vmnet-forward' | 'socket_vmnet --vmnet-gateway' | 'socket_vmnet --vmnet-dhcp-end' | 'socket_vmnet --vmnet-mask' | 'socket_vmnet --vmnet-interface-id' | 'socket_vmnet --vmnet-network-identifier' | 'socket_vmnet --vmnet-nat66-prefix' | 'socket_vmnet2 capture --client' | 'socket_vmnet2 capture --snaplen' | 'socket_vmnet2 capture -s' | 'socket_vmnet2 capture --count' | 'socket_vmnet2 capture -c' | 'socket_vmnet2 doctor --reach' | 'socket_vmnet2 exec --fd' | 'socket_vmnet2 exec --mac' | 'socket_vmnet2 exec --name' | 'socket_vmnet2 exec --interface-id' | 'socket_vmnet2 selftest --timeout' | 'socket_vmnet2 selftest --vmnet-gateway' | 'socket_vmnet2 selftest --vmnet-dhcp-end' | 'socket_vmnet2 selftest --vmnet-mask' | 'socket_vmnet2 selftest --vmnet-interface-id' | 'socket_vmnet2 selftest --vmnet-network-identifier' | 'socket_vmnet2 selftest --vmnet-nat66-prefix' | 'socket_vmnet2 selftest --dns-record' | 'socket_vmnet2 selftest --vmnet-mtu' | 'socket_vmnet2 selftest --vmnet-reserve' | 'socket_vmnet2 selftest --vmnet-forward' | 'socket_vmnet2 service --name' | 'socket_vmnet2 status --interval' | 'socket_vmnet2 try --vmnet-gateway' | 'socket_vmnet2 try --vmnet-dhcp-end' | 'socket_vmnet2 try --vmnet-mask' | 'socket_vmnet2 try --vmnet-interface-id' | 'socket_vmnet2 try --vmnet-network-identifier' | 'socket_vmnet2 try --vmnet-nat66-prefix' | 'socket_vmnet2 try --dns-record' | 'socket_vmnet2 try --vmnet-mtu' | 'socket_vmnet2 try --vmnet-reserve' | 'socket_vmnet2 try --vmnet-forward' | 'socket_vmnet2 upgrade --timeout')
+		echo ':none' ;;
+	'socket_vmnet2 --socket-user' | 'socket_vmnet2 --allow-uid' | 'socket_vmnet2 --gateway-user' | 'socket_vmnet2 selftest --gateway-user' | 'socket_vmnet2 try --socket-user' | 'socket_vmnet2 try --gateway-user')
+		echo ':user' ;;
 	'socket_vmnet2 --vmnet-api' | 'socket_vmnet2 selftest --vmnet-api' | 'socket_vmnet2 try --vmnet-api')
 		echo 'auto network interface' ;;
+	'socket_vmnet2 --backend' | 'socket_vmnet2 selftest --backend' | 'socket_vmnet2 try --backend')
+		echo 'auto usernet vmnet' ;;
 	'socket_vmnet2 --vmnet-interfaces' | 'socket_vmnet2 selftest --vmnet-interfaces' | 'socket_vmnet2 try --vmnet-interfaces')
 		echo 'client one' ;;
+	'socket_vmnet2 --log-level')
+		echo 'debug info warn error' ;;
+	'socket_vmnet2 --vmnet-mode' | 'socket_vmnet --vmnet-mode' | 'socket_vmnet2 selftest --vmnet-mode' | 'socket_vmnet2 try --vmnet-mode')
+		echo 'host shared bridged' ;;
+	'socket_vmnet2 --host-loopback' | 'socket_vmnet2 selftest --host-loopback' | 'socket_vmnet2 try --host-loopback')
+		echo 'on off' ;;
+	'socket_vmnet2 --log-format')
+		echo 'plain text json' ;;
 	'socket_vmnet2 service --network')
 		echo 'shared host bridged' ;;
 	esac

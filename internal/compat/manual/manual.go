@@ -14,7 +14,6 @@ import (
 	"embed"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -71,7 +70,7 @@ type tables struct {
 	Names  []string // of the commands
 	Texts  []string // "name:text"
 	Takers []taker
-	Values []value
+	Values map[string][]string // "taker --option", quoted, by what they take: words, and kinds of things with a colon in front
 }
 
 // A taker is a program, or one of its commands, with what it takes.
@@ -82,15 +81,9 @@ type taker struct {
 	Operands []string // one after the other, as for a value
 }
 
-// A value is what several options take: words, and kinds of things with a colon in front.
-type value struct {
-	Kind string
-	Keys []string // "taker --option", quoted
-}
-
 // tablesOf makes the tables.
 func tablesOf(tree Tree) *tables {
-	t := &tables{Tree: tree}
+	t := &tables{Tree: tree, Values: map[string][]string{}}
 	for _, c := range tree.Commands {
 		t.Names = append(t.Names, c.Name)
 		summary, _, _ := strings.Cut(strings.ReplaceAll(c.Usage, "\n", " "), ". ")
@@ -115,9 +108,10 @@ func (t *tables) take(name string, flags []cli.Flag, operands string) {
 	for _, it := range compat.Items(flags) {
 		word := "--" + it.Name
 		if it.Arg != "" {
-			t.value(kindOf(it.Arg), name+" "+word)
+			kind := kindOf(it.Arg)
+			t.Values[kind] = append(t.Values[kind], quote(name+" "+word))
 			if it.Short != "" {
-				t.value(kindOf(it.Arg), name+" -"+it.Short)
+				t.Values[kind] = append(t.Values[kind], quote(name+" -"+it.Short))
 			}
 			word += "="
 		}
@@ -125,16 +119,6 @@ func (t *tables) take(name string, flags []cli.Flag, operands string) {
 		k.Texts = append(k.Texts, word+":"+it.Text[0])
 	}
 	t.Takers = append(t.Takers, k)
-}
-
-// value notes that an option takes something.
-func (t *tables) value(kind, key string) {
-	i := slices.IndexFunc(t.Values, func(v value) bool { return v.Kind == kind })
-	if i < 0 {
-		i = len(t.Values)
-		t.Values = append(t.Values, value{Kind: kind})
-	}
-	t.Values[i].Keys = append(t.Values[i].Keys, quote(key))
 }
 
 // kinds are what arguments are, by their names in usage texts.

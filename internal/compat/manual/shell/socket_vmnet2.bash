@@ -16,9 +16,9 @@ _socket_vmnet2_options() {
 # _socket_vmnet2_value "COMMAND --OPTION" prints what the option takes: words, and kinds of things with a colon in front.
 _socket_vmnet2_value() {
 	case $1 in
-{{- range .Values}}
-	{{join .Keys " | "}})
-		echo {{quote .Kind}} ;;
+{{- range $kind, $keys := .Values}}
+	{{join $keys " | "}})
+		echo {{quote $kind}} ;;
 {{- end}}
 	esac
 }
