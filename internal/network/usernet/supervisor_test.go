@@ -70,7 +70,10 @@ func TestNoProgram(t *testing.T) {
 	logger, out := log()
 	o := Options{Log: logger, Start: gateway.Program{Path: "/nonexistent/program"}.Start, tune: quick}
 	n := start(t, o)
-	require.Eventually(t, func() bool { _, u := n.Status(); return u.Gateway.Restarts > 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { // the log's line may follow the count
+		_, u := n.Status()
+		return u.Gateway.Restarts > 3 && strings.Count(out.String(), "delay=") > 3
+	}, patience, time.Millisecond)
 	_, u := n.Status()
 	assert.Equal(t, restarting, u.Gateway.State)
 	assert.Contains(t, u.Gateway.Error, "/nonexistent/program: no such file or directory")
