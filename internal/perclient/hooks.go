@@ -68,7 +68,8 @@ func (c *Session) MaxFrame() int { return c.link.MaxFrame() }
 
 // lookForAnswers shows the watch what the network says to a guest that waits for its DHCP server.
 func (c *Session) lookForAnswers(b frame.Batch) {
-	for it := b.Iter(); it.Next(); {
+	it := b.Iter() // outside of the loop, which would copy it for each frame
+	for it.Next() {
 		f := it.Frame()
 		if !watch.Interesting(f) {
 			continue
@@ -96,7 +97,8 @@ func (c *Session) Frames(b frame.Batch) {
 
 // look shows the client's first frame, its ARP and its DHCP to the watch.
 func (c *Session) look(b frame.Batch) {
-	for it := b.Iter(); it.Next(); {
+	it := b.Iter()
+	for it.Next() {
 		f := it.Frame()
 		interesting := watch.Interesting(f)
 		if c.seen && !interesting {
