@@ -93,17 +93,23 @@ func checkOperands(c *cli.Command, operands []string) error {
 
 // Checked is a flag whose values set checks and keeps. It may have a letter as well.
 func Checked(name, usage string, set func(value string) error, letter ...string) *cli.GenericFlag {
-	return &cli.GenericFlag{Name: name, Aliases: letter, Usage: usage, Value: setter(set)}
+	return &cli.GenericFlag{Name: name, Aliases: letter, Usage: usage, Value: &value{set: set}}
 }
 
-// A setter is a flag.Value that hands on what it is given.
-type setter func(string) error
+// A value is a flag.Value that hands on what it is given, and keeps it for cli.Context's String.
+type value struct {
+	set  func(string) error
+	text string
+}
 
 // Set implements flag.Value.
-func (s setter) Set(text string) error { return s(text) }
+func (v *value) Set(text string) error {
+	v.text = text
+	return v.set(text)
+}
 
 // String implements flag.Value.
-func (setter) String() string { return "" }
+func (v *value) String() string { return v.text }
 
 // checkWord refuses a command line of the new program whose only operand looks like a mistyped subcommand: a daemon that
 // serves ./statsu is not what "socket_vmnet2 statsu" was meant for. A caller that names no subcommands has nothing refused.

@@ -66,6 +66,9 @@ func TestParseFlags(t *testing.T) {
 			assert.Equal(t, c.want, get())
 			assert.Equal(t, strings.Fields(c.operands), set.Args())
 			assert.Equal(t, strings.Contains(c.args, "-t"), cli.NewContext(nil, set, nil).IsSet("text"))
+			if strings.Contains(c.args, "-c") {
+				assert.Equal(t, "c", cli.NewContext(nil, set, nil).String("checked"), "the last one")
+			}
 		})
 	}
 }
