@@ -86,7 +86,7 @@ const placeholder = "192.168.105.1"
 
 // configure reads the options, and chooses the subnet where that is for us to choose.
 func (t *trial) configure(c *cli.Context, flags compat.Network, env compat.IO) (err error) {
-	choose := !c.IsSet("vmnet-gateway") && flags.Mode() != network.ModeBridged
+	choose := !c.IsSet("vmnet-gateway") && c.String("vmnet-mode") != string(network.ModeBridged)
 	if choose {
 		for _, name := range []string{"vmnet-dhcp-end", "vmnet-reserve", "vmnet-forward"} {
 			if c.IsSet(name) {

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 // ErrHelp and ErrVersion are what a command line comes to with the options of these names, at once: what is in front of them has been
@@ -197,9 +195,6 @@ func (n Network) Flags() []cli.Flag {
 
 // SocketFlags are those of the daemon that say whose its socket is; they fill n in as well.
 func (n Network) SocketFlags() []cli.Flag { return []cli.Flag{n.s.socketGroup(), n.s.socketUser()} }
-
-// Mode is the one that the options given ask for.
-func (n Network) Mode() network.Mode { return n.s.Mode }
 
 // Config is the daemon's Config for the network that the options given in c describe, checked as the daemon does. It has no SocketPath.
 func (n Network) Config(c *cli.Context, env IO) (*Config, error) {
