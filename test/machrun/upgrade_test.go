@@ -141,7 +141,7 @@ func TestHangingExec(t *testing.T) {
 		t.Run("GOMAXPROCS="+processors, func(t *testing.T) {
 			t.Parallel()
 			d := startDaemon(t, program, "GOMAXPROCS="+processors, "GOGC=off") // a collection waits for the exec, and all for that
-			d.control.SlowExecve(10*time.Minute, 1) // the first is the check of the new program
+			d.control.SlowExecve(10*time.Minute, 1)                            // the first is the check of the new program
 			_, err := d.upgrade(t)
 			require.Error(t, err)
 			require.EqualError(t, d.Wait(), want.state, "%s", d.log.Bytes())
