@@ -170,8 +170,8 @@ func (d *daemon) stop() {
 		d.lock.RemoveIfOurs()
 	}
 	d.extras.hide()
-	d.health.Close()
 	d.stopAccepting(nil)
+	d.health.Close()
 	for _, ln := range d.listeners {
 		_ = ln.Close()
 	}

@@ -82,9 +82,10 @@ func (c *Session) needsLook() bool {
 	return ok || !c.client.Theirs.IsNone()
 }
 
-// lookAfter looks at the client from time to time, as long as that is needed.
+// lookAfter looks at the client from time to time, as long as that is needed: at the same moments as at all others, so that the
+// process wakes up once for them.
 func (c *Session) lookAfter() {
-	for c.needsLook() && sleep(c.ctx, sweepEvery) {
+	for c.needsLook() && sleep(c.ctx, sweepEvery-time.Duration(time.Now().UnixNano())%sweepEvery) {
 		c.check()
 	}
 }

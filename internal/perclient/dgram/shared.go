@@ -25,7 +25,7 @@ const (
 
 	// maxIdle is how many sockets without a client are kept that had the path: a client whose session was ended is connected to one of
 	// them, and may be one that has connected and not spoken yet.
-	maxIdle = 32
+	maxIdle = 3
 
 	// readPause is how long a reader rests after an error of its socket that it cannot do anything about.
 	readPause = 10 * time.Millisecond
