@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"syscall"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
@@ -191,6 +194,11 @@ func (r *run) calm(ctx context.Context) error {
 		bad := r.over(u)
 		if bad == "" {
 			break
+		}
+		if c, err := net.Dial("unix", r.socket); err == nil { // on Linux the next frame tells that a passed socket's client has gone
+			mac := net.HardwareAddr{0x0e, 0, 0, 0, 0, 1}
+			_, _ = c.Write(frame.Append(nil, fakeguest.EthernetFrame(fakeguest.Broadcast, mac, fakeguest.TypeTest, make([]byte, 46))))
+			_ = c.Close()
 		}
 		if time.Since(began) > basePatience {
 			r.fail(growth, "%s after all clients had left", bad)
