@@ -35,13 +35,10 @@ const (
 	reopenTime  = 30 * time.Second
 	reopenPause = 250 * time.Millisecond
 
-	// execLimit is how long an exec may take. It is a matter of milliseconds, but on macOS Go waits before it, possibly for ever: see
-	// docs/upstream/go-preemptone.md.
-	execLimit = 5 * time.Second
-
-	// execAlarm is when the system ends a process that could not end itself. What waits in the exec holds a lock that the scheduler
-	// needs, so that no goroutine may run any more: with GOMAXPROCS=1, or once the garbage collector has begun to stop the others.
-	execAlarm = 6 // seconds
+	// execAlarm is when the system ends a process whose exec does not happen, so that the service manager starts it again. An exec is
+	// a matter of milliseconds, but on macOS Go waits before it, possibly for ever: see docs/upstream/go-preemptone.md. What waits
+	// there holds a lock that Go's scheduler needs, so that no timer of Go's can be relied on.
+	execAlarm = 5 // seconds
 )
 
 // upgrade goes on as the program that is now at the daemon's path, which answers call. It returns only if that did not come about.
@@ -93,7 +90,7 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 	if err := b.Same(); err != nil {
 		return to, err
 	}
-	defer endUnlessReplaced(d.log)()
+	defer endAfter(execAlarm)()
 	return to, handover.Exec(o, m, b.Resolved, os.Args, os.Environ())
 }
 
@@ -250,18 +247,4 @@ func checkArgv(argv []string, posixly bool, commands []string) error {
 	}
 	_, err := prepareNetwork(cfg, slog.New(slog.DiscardHandler))
 	return err
-}
-
-// endUnlessReplaced ends the process unless the exec happens in time, so that the service manager starts it again. The
-// returned function is to be called when the exec has failed.
-func endUnlessReplaced(log *slog.Logger) (undo func()) {
-	timer := time.AfterFunc(execLimit, func() {
-		log.Error("upgrade: exec did not happen in 5 s, ending so that the service manager starts the program again")
-		os.Exit(1)
-	})
-	undoAlarm := endAfter(execAlarm)
-	return func() {
-		undoAlarm()
-		timer.Stop()
-	}
 }

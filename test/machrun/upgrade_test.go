@@ -130,22 +130,18 @@ func comeAndGo(ctx context.Context, socket string, n byte, came *atomic.Int64) {
 	}
 }
 
-// TestHangingExec has the exec of an upgrade take for ever, with the lock that Go's runtime holds then: the daemon ends.
+// TestHangingExec has the exec of an upgrade take for ever, with the lock that Go's runtime holds then: the system ends the daemon.
 func TestHangingExec(t *testing.T) {
 	t.Parallel()
 	program := buildDarwin(t, "../../cmd/socket_vmnet2")
-	for processors, want := range map[string]struct{ state, log string }{
-		"2": {"exit status 1", "ERROR| upgrade: exec did not happen in 5 s, ending so that the service manager starts the program again\n"},
-		"1": {"signal: alarm clock", ""}, // the exec has the only one
-	} {
-		t.Run("GOMAXPROCS="+processors, func(t *testing.T) {
+	for _, processors := range []string{"GOMAXPROCS=1", "GOMAXPROCS=2"} { // the exec has the only one, or one of two
+		t.Run(processors, func(t *testing.T) {
 			t.Parallel()
-			d := startDaemon(t, program, "GOMAXPROCS="+processors, "GOGC=off") // a collection waits for the exec, and all for that
-			d.control.SlowExecve(10*time.Minute, 1)                            // the first is the check of the new program
+			d := startDaemon(t, program, processors)
+			d.control.SlowExecve(10*time.Minute, 1) // the first is the check of the new program
 			_, err := d.upgrade(t)
 			require.Error(t, err)
-			require.EqualError(t, d.Wait(), want.state, "%s", d.log.Bytes())
-			assert.Contains(t, d.log.String(), want.log)
+			require.EqualError(t, d.Wait(), "signal: alarm clock", "%s", d.log.Bytes())
 		})
 	}
 }
