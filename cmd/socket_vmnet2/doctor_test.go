@@ -147,33 +147,6 @@ func TestDoctorOfADaemonThatIsForOthers(t *testing.T) {
 	assert.Contains(t, found(sudo, "daemons"), "ok: the daemon at "+sock)
 }
 
-// TestDoctorOfAnOverlap is on a network of its own, where an interface has the daemon's subnet.
-func TestDoctorOfAnOverlap(t *testing.T) {
-	needRoot(t)
-	p := start(t, "--vmnet-gateway=10.77.0.1")
-	other := filepath.Join(t.TempDir(), "t")
-	launch(t, "socket_vmnet2", other, "--vmnet-gateway=10.77.0.1").ready(t)
-	inside := func(script string) func(*exec.Cmd) {
-		return func(cmd *exec.Cmd) {
-			args := cmd.Args
-			unshare, err := exec.LookPath("unshare")
-			require.NoError(t, err)
-			cmd.Path, cmd.Args = unshare, append([]string{"unshare", "--net", "sh", "-ec", script + `; exec $MACHRUN "$@"`, "sh", filepath.Join(binaries, "socket_vmnet2")}, args[1:]...)
-		}
-	}
-	r := doctorSays(t, inside("ip link set lo up; ip address add 10.77.0.9/25 dev lo"), p.sock)
-	assert.Equal(t, 3, r.ExitCode())
-	assert.Contains(t, found(r, "overlap"), "error: the daemon at "+p.sock+" has 10.77.0.0/24, and so has this host: lo 10.77.0.9/25")
-	assert.Contains(t, found(r, "overlap"), "--vmnet-gateway=192.168.108.1", "192.168.107.0 is proposed to the other one")
-	r = doctorSays(t, inside("ip link set lo up; ip route add 10.77.0.0/16 dev lo"), p.sock)
-	assert.Contains(t, found(r, "overlap"), "a route by lo 10.77.0.0/16")
-	r = doctorSays(t, inside("true"), p.sock)
-	assert.Contains(t, found(r, "overlap"), "ok: ")
-
-	all := doctorSays(t, inside("true"))
-	assert.Contains(t, found(all, "subnets"), "have the same subnet, 10.77.0.0/24")
-}
-
 func TestDoctorCommandLines(t *testing.T) {
 	root := t.TempDir()
 	file := filepath.Join(root, "file")

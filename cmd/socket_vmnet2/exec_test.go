@@ -319,6 +319,7 @@ func TestExecJSON(t *testing.T) {
 // TestExecWithoutAttach: a daemon without the socket is good for what socket_vmnet_client can do.
 func TestExecWithoutAttach(t *testing.T) {
 	p := start(t, "--runtime-dir=none")
+	assert.NoDirExists(t, p.sock+".d")
 	tk := p.talkers(t)
 	r, _ := runProbe(t, execCmd(t, p.sock, "--", testBinary(t), "{fd}"))
 	assert.Equal(t, []int{3}, r.Open, "no lifeline")

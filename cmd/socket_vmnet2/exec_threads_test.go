@@ -36,7 +36,7 @@ func TestExecLeavesTheRuntimeAlone(t *testing.T) {
 	} {
 		for fd := 3; fd <= 6; fd++ {
 			t.Run(fmt.Sprintf("%s, descriptor %d", c.name, fd), func(t *testing.T) {
-				for range 10 {
+				for range 5 {
 					cmd := execCmd(t, fmt.Sprintf("--fd=%d", fd), p.sock, "--", "true")
 					if c.debug != "" {
 						cmd.Env = append(cmd.Env, "GODEBUG="+c.debug)

@@ -7,7 +7,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
@@ -40,8 +38,7 @@ func TestOnVmnet(t *testing.T) {
 		"bridged":                     testBridged,
 		"public addresses":            testPublicAddresses,
 		"without effect":              testWithoutEffect,
-		"bootpd blocked":              testBootpdBlocked,
-		"sharing service busy":        testSharingBusy,
+		"self test":                   testSelftest,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,7 +61,7 @@ func simulated(t *testing.T, sock string) *vmnetsim.Control {
 // socketPath is a path for a daemon's socket.
 func socketPath(t *testing.T) string { return filepath.Join(t.TempDir(), "s") }
 
-// testStartFails: each status at each call of a start is an error that begins as socket_vmnet's, and leaves nothing.
+// testStartFails: a status of each call of a start is an error that begins as socket_vmnet's, and leaves nothing.
 func testStartFails(t *testing.T) {
 	for way, switches := range map[string]map[string]vmnetsim.Switch{
 		"network": {
@@ -75,20 +72,15 @@ func testStartFails(t *testing.T) {
 		"interface": {"vmnet_start_interface": vmnetsim.StartStatus},
 	} {
 		for call, s := range switches {
-			for status := api.Failure; status <= api.NotAuthorized; status++ {
-				if status == api.SharingServiceBusy || status == api.Failure && call == "vmnet_network_create" {
-					continue // waited for: TestBusy of package vmnet
-				}
-				t.Run(fmt.Sprintf("%s %d", call, status), func(t *testing.T) {
-					sock := socketPath(t)
-					simulated(t, sock).Set(s, int64(status))
-					p := launch(t, "socket_vmnet2", sock, "--vmnet-api="+way, "--pidfile="+sock+".pid")
-					p.exits(t, 1)
-					p.says(t, fmt.Sprintf("ERROR| %s: [%d] %s", call, status, status.Name()))
-					assert.NoFileExists(t, sock)
-					assert.NoFileExists(t, sock+".pid")
-				})
-			}
+			t.Run(call, func(t *testing.T) {
+				sock := socketPath(t)
+				simulated(t, sock).Set(s, int64(api.NotAuthorized))
+				p := launch(t, "socket_vmnet2", sock, "--vmnet-api="+way, "--pidfile="+sock+".pid")
+				p.exits(t, 1)
+				p.says(t, fmt.Sprintf("ERROR| %s: [%d] %s", call, api.NotAuthorized, api.NotAuthorized.Name()))
+				assert.NoFileExists(t, sock)
+				assert.NoFileExists(t, sock+".pid")
+			})
 		}
 	}
 }
@@ -315,74 +307,31 @@ func TestDescribesVmnet(t *testing.T) {
 	p.describes(t, func(s status.Status) bool { return s.Clients[1].Interface.Kind == status.InterfaceOwn })
 }
 
-// testBootpdBlocked: a firewall in front of the DHCP server is warned of once, with the commands that open it, until it answers.
-func testBootpdBlocked(t *testing.T) {
-	sock := socketPath(t)
-	c := simulated(t, sock)
-	p := launch(t, "socket_vmnet2", sock, "--vmnet-gateway=192.168.105.1")
-	p.ready(t)
-	c.Set(vmnetsim.Host, 2)
-	g := guest(t, p, 1)
-	discover(t, g)
-	const line = "a guest gets no address: no server answers its DHCP requests"
-	p.says(t, line)
-	one := problems(t, p)[status.NoDHCPAnswer]
-	assert.Equal(t, status.Error, one.Severity)
-	assert.Contains(t, one.Text, "macOS's DHCP server (bootpd) does not answer, most likely because the firewall is in front of it")
-	const command = "sudo /usr/libexec/ApplicationFirewall/socketfilterfw --unblockapp /usr/libexec/bootpd"
-	assert.Contains(t, one.Fix, "    "+command)
-	p.says(t, command)
-	c.Set(vmnetsim.Host, 1)
-	l, err := g.Configure()
-	require.NoError(t, err)
-	assert.True(t, netip.MustParsePrefix("192.168.105.0/24").Contains(l.Addr.Addr()))
-	require.Eventually(t, func() bool { return problems(t, p)[status.NoDHCPAnswer].Code == "" }, patience, patience/100)
-	p.says(t, "the guest waits for no address any more")
-	assert.Equal(t, 1, strings.Count(p.stderr.String(), line))
-}
-
-// testSharingBusy: clients for whom macOS starts no interface share one, and status tells why.
-func testSharingBusy(t *testing.T) {
-	sock := socketPath(t)
-	c := simulated(t, sock)
-	p := launch(t, "socket_vmnet2", sock)
-	p.ready(t)
-	c.Set(vmnetsim.StartStatus, int64(api.SharingServiceBusy))
-	c.Set(vmnetsim.StartOnStatus, int64(api.SharingServiceBusy))
-	g := guest(t, p, 1)
-	_, err := g.Configure()
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		found := problems(t, p)
-		return strings.Contains(found[status.SharingBusy].Text, "VMNET_SHARING_SERVICE_BUSY") && len(found[status.SharedInterface].Clients) == 1
-	}, patience, patience/100, "%v", problems(t, p))
-}
-
-// TestOnVmnetTry tries the simulated vmnet: the subnet that was chosen is what it is asked for. It runs in TestOnSimulator's
-// process.
-func TestOnVmnetTry(t *testing.T) {
-	lib := os.Getenv(simulatorEnv)
-	if lib == "" {
-		return
+// testSelftest runs the self test on the simulated vmnet, whole and broken.
+func testSelftest(t *testing.T) {
+	for verdict, code := range map[string]int{"pass": 0, "no-start": 2} {
+		dir := t.TempDir()
+		c, err := vmnetsim.Open(dir)
+		require.NoError(t, err)
+		defer c.Close()
+		if code != 0 {
+			c.Set(vmnetsim.StartStatus, int64(api.NotAuthorized))
+		}
+		args := append([]string{"--json", "--quick", "--vmnet-gateway=192.168.105.1"}, simulatorArgs(os.Getenv(simulatorEnv), dir)...)
+		got, stdout, stderr := selftestRun(t, args...)
+		r := parseReport(t, stdout)
+		assert.Equal(t, code, got, "%s\n%s", stdout, stderr)
+		assert.Equal(t, verdict, r.Verdict)
+		assert.Equal(t, "vmnet", r.Environment["backend"])
+		if code == 0 {
+			assert.Equal(t, "interface", r.Network["api"])
+			assert.NotEmpty(t, r.Network["api_why"])
+			assert.Equal(t, "1500", r.Network["vmnet_mtu"])
+			continue
+		}
+		assert.Contains(t, r.Reason, "VMNET_NOT_AUTHORIZED")
+		assert.Contains(t, r.Reason, "run as root")
 	}
-	r := newTryRig(t)
-	dir := shortDir(t)
-	p := r.try(append([]string{"--json", "--dir=" + dir + "/try"}, simulatorArgs(lib, dir+"/vmnetsim")...)...)
-	v := r.ready(p)
-	assert.Equal(t, "vmnet", v.Backend)
-	subnet := netip.MustParsePrefix(v.Subnet)
-	assert.Equal(t, subnet.Addr().Next().String(), v.Gateway)
-	assert.NotEqual(t, "192.168.105.0/24", v.Subnet)
-	g, err := fakeguest.Dial(v.Socket, fakeguest.Options{Timeout: patience})
-	require.NoError(t, err)
-	lease, err := g.Configure()
-	require.NoError(t, err)
-	assert.True(t, subnet.Contains(lease.Addr.Addr()), lease.Addr.String())
-	_, err = g.Ping(lease.Gateway, 1)
-	require.NoError(t, err)
-	g.Close()
-	p.stop(t)
-	assert.NoDirExists(t, dir+"/try")
 }
 
 // mesh passes a frame from every client to every other one. The first ones may be lost, while interfaces are starting.
@@ -408,86 +357,4 @@ func (c *client) reaches(to *client) {
 		}
 	}
 	require.Fail(c.t, "frames do not arrive", "from %d to %d", c.mac, to.mac)
-}
-
-// TestOnVmnetSelftest runs the self test on the simulated vmnet, whole and broken. It runs in TestOnSimulator's process.
-func TestOnVmnetSelftest(t *testing.T) {
-	if os.Getenv(simulatorEnv) == "" {
-		return
-	}
-	const notAuthorized = 1010
-	on := func(s vmnetsim.Switch, v int64) func(*vmnetsim.Control) {
-		return func(c *vmnetsim.Control) { c.Set(s, v) }
-	}
-	tests := []struct {
-		name    string
-		flavour vmnetsim.Flavour
-		breakIt func(*vmnetsim.Control)
-		code    int
-		fails   string // step
-		check   func(t *testing.T, r report, values map[string]map[string]any)
-	}{
-		{"macOS 26", vmnetsim.Full, nil, 0, "", func(t *testing.T, r report, values map[string]map[string]any) {
-			assert.Equal(t, "interface", r.Network["api"])
-			assert.NotEmpty(t, r.Network["api_why"])
-			assert.Equal(t, "1500", r.Network["vmnet_mtu"])
-			assert.EqualValues(t, 8, values["interfaces"]["own"])
-			assert.EqualValues(t, 0, values["attach"]["sharing"])
-			assert.Equal(t, "reboot", values["same-lease"]["how"])
-		}},
-		{"macOS 15", vmnetsim.NoMacOS26, nil, 0, "", func(t *testing.T, r report, _ map[string]map[string]any) {
-			assert.Equal(t, "interface", r.Network["api"])
-		}},
-		{"few interfaces", vmnetsim.Full, on(vmnetsim.MaxInterfaces, 6), 0, "", func(t *testing.T, r report, values map[string]map[string]any) {
-			// One is the anchor.
-			assert.EqualValues(t, 5, values["interfaces"]["own"])
-			assert.EqualValues(t, 5, values["interfaces"]["first_failure_at"])
-			assert.EqualValues(t, 8, values["interfaces"]["started"])
-			assert.Contains(t, values["interfaces"]["first_failure"], "VMNET_FAILURE")
-			require.NotEmpty(t, r.Log)
-			assert.Contains(t, r.Log[len(r.Log)-1], "VMNET_FAILURE")
-		}},
-		{"too few interfaces", vmnetsim.Full, on(vmnetsim.MaxInterfaces, 3), 1, "attach", nil},
-		{"no unicast", vmnetsim.Full, on(vmnetsim.NoUnicast, 1), 1, "unicast", nil},
-		{"slow start", vmnetsim.Full, on(vmnetsim.StartDelay, 200), 0, "", func(t *testing.T, _ report, values map[string]map[string]any) {
-			assert.GreaterOrEqual(t, values["attach"]["a_start_ms"], 200.0)
-			assert.GreaterOrEqual(t, values["interfaces"]["start_median_ms"], 200.0)
-		}},
-		{"busy for a while", vmnetsim.Full, on(vmnetsim.BusyAfter, 500), 0, "", func(t *testing.T, _ report, values map[string]map[string]any) {
-			// The time runs from somewhere within the close, however long the rest of that takes.
-			assert.GreaterOrEqual(t, values["reopen"]["after_ms"].(float64)+values["close"]["network_ms"].(float64), 480.0)
-			assert.Equal(t, values["reopen"]["subnet_before"], values["reopen"]["subnet_after"])
-		}},
-		{"not authorized", vmnetsim.NoMacOS26, on(vmnetsim.StartStatus, notAuthorized), 2, "open", func(t *testing.T, r report, _ map[string]map[string]any) {
-			assert.Equal(t, "no-start", r.Verdict)
-			assert.Contains(t, r.Reason, "VMNET_NOT_AUTHORIZED")
-			assert.Contains(t, r.Reason, "run as root")
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			if tt.breakIt != nil {
-				c, err := vmnetsim.Open(dir)
-				require.NoError(t, err)
-				defer c.Close()
-				tt.breakIt(c)
-			}
-			args := append([]string{"--json", "--quick", "--vmnet-gateway=192.168.105.1"}, simulatorArgs(vmnetsim.Library(t, tt.flavour), dir)...)
-			code, stdout, stderr := selftestRun(t, args...)
-			r := parseReport(t, stdout)
-			assert.Equal(t, tt.code, code, "%s\n%s", stdout, stderr)
-			assert.Equal(t, "vmnet", r.Environment["backend"])
-			values := map[string]map[string]any{}
-			for _, s := range r.Steps {
-				values[s.Name] = s.Values
-				if s.Name == tt.fails {
-					assert.Equal(t, "fail", s.Outcome, "%s: %s", s.Name, s.Text)
-				}
-			}
-			if tt.check != nil {
-				tt.check(t, r, values)
-			}
-		})
-	}
 }
