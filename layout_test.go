@@ -71,9 +71,8 @@ var imports = map[string][]string{
 	"internal/perclient/watch":        {},
 	// What exists because socket_vmnet did it.
 	"internal/compat": {
-		"internal/compat/errtext", "internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable", "internal/state",
+		"internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable", "internal/state",
 	},
-	"internal/compat/errtext": {},
 	"internal/compat/manual":  {"internal/compat", "internal/printable"},
 	// The daemon puts them together.
 	"internal/daemon": {
@@ -106,11 +105,11 @@ var imports = map[string][]string{
 	"internal/testing/vnettest":  {"internal/frame", "internal/network", "internal/perclient/passfd/proto", "internal/testing/fakeguest"},
 	// Commands.
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/compat/errtext", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway",
+		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway",
 		"internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/render", "internal/ops/selftest",
 		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
-	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/daemon/lowfd"},
+	"cmd/socket_vmnet_client": {"internal/daemon/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/proto"},
 	"tools/release":           {"internal/ops/codesign"},
 	// Tests.
@@ -198,7 +197,6 @@ var skips = map[string]string{
 	"cmd/vmnet-helper/fake_test.go: TestSudo":                                    "root, to become another user",
 	"internal/perclient/capture/compile_test.go: tcpdump":                        "tcpdump, which test/e2e/setup.sh gets",
 	"internal/compat/differential_test.go: reference":                            "gcc, for the C library's getopt_long",
-	"internal/compat/errtext/errtext_test.go: TestAgainstC":                      "gcc, for the C library's strerror; darwin: libSystem",
 	"internal/compat/pidfile_test.go: needRoot":                                  "root, to become another user",
 	"internal/daemon/rundir/rundir_test.go: needRoot":                            "root, to become another user",
 	"internal/daemon/inherit/inherit_test.go: TestRefused":                       "darwin: no SOCK_SEQPACKET for unix sockets",

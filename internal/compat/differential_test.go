@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -281,6 +282,24 @@ func vmnetRefuses(values map[string]string) bool {
 	}
 	return strings.HasPrefix(values["vmnet-gateway"], "192.168.105") && values["vmnet-gateway"] != "192.168.105.1" || // 192.168.0.105
 		values["vmnet-gateway"] == "192.168.27137" && has(values, "vmnet-dhcp-end") // another subnet
+}
+
+// TestStrerrorAgainstC compares every number that Go knows with the C library of this machine.
+func TestStrerrorAgainstC(t *testing.T) {
+	if os.Getenv("MACHRUN") != "" {
+		return // the texts are macOS's, and gcc here has Linux's C library
+	}
+	cmd := exec.Command(reference(t), "strerror")
+	cmd.Env = []string{"LC_ALL=C"}
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	require.Len(t, lines, 140)
+	for i, want := range lines {
+		if !strings.HasPrefix(syscall.Errno(i).Error(), "errno ") {
+			assert.Equal(t, want, Strerror(syscall.Errno(i)), "errno %d", i)
+		}
+	}
 }
 
 // TestDifferentialAddresses compares InetAton with C's inet_aton.

@@ -138,41 +138,6 @@ func TestLevels(t *testing.T) {
 	(*Log)(nil).Flush()
 }
 
-func TestLogOptions(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		args   []string
-		debug  bool
-		format string
-		level  string // of the log
-		err    string
-	}{
-		{name: "none", format: logPlain, level: "info"},
-		{name: "DEBUG", debug: true, format: logPlain, level: "debug"},
-		{name: "JSON", args: []string{"--log-format=json", "--log-level=warn"}, format: logJSON, level: "warn"},
-		{name: "DEBUG goes before it", args: []string{"--log-format=text", "--log-level", "error"}, debug: true, format: logText, level: "debug"},
-		{name: "the default", args: []string{"--log-format=plain", "--log-level=info"}, format: logPlain, level: "info"},
-		{name: "another format", args: []string{"--log-format=xml"}, err: "--log-format=xml is unknown: use plain, text or json"},
-		{name: "an empty one", args: []string{"--log-format="}, err: "--log-format= is unknown: use plain, text or json"},
-		{name: "another level", args: []string{"--log-level=INFO"}, err: "--log-level=INFO is unknown: use debug, info, warn or error"},
-		{name: "at once", args: []string{"--log-level=x", "--help"}, err: "--log-level=x is unknown"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			env := IO{Stdout: &out, Stderr: &errs, LookupEnv: func(k string) (string, bool) { return "", c.debug && k == "DEBUG" }}
-			cfg, _ := Parse(New, append(append([]string{"socket_vmnet2"}, c.args...), "/s"), env)
-			if c.err != "" {
-				assert.Nil(t, cfg)
-				assert.Contains(t, errs.String(), c.err)
-				return
-			}
-			require.NotNil(t, cfg, errs.String())
-			assert.Equal(t, c.format, cfg.LogFormat)
-			assert.Equal(t, c.level, cfg.OpenLog(io.Discard).Level())
-		})
-	}
-}
-
 // TestLostLines: what a log says of lines that were lost has its form.
 func TestLostLines(t *testing.T) {
 	for format, want := range map[string]string{

@@ -222,6 +222,13 @@ func TestSocketLockFile(t *testing.T) {
 		require.EqualError(t, err, "bind: Invalid argument")
 		assert.Contains(t, out.String(), "WARN | the lock file of the socket cannot be used path="+path+".lock ")
 	})
+	t.Run("a second name", func(t *testing.T) {
+		path := filepath.Join(shortDir(t), "s")
+		require.NoError(t, os.WriteFile(path+".x", nil, 0o600))
+		require.NoError(t, os.Link(path+".x", path+".lock"))
+		_, err := LockSocket(t.Context(), path, false, discard())
+		require.EqualError(t, err, "bind: Too many links")
+	})
 	t.Run("of another user", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")
 		var out strings.Builder
