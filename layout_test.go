@@ -73,7 +73,6 @@ var imports = map[string][]string{
 	"internal/compat": {
 		"internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable", "internal/state",
 	},
-	"internal/compat/manual":  {"internal/compat", "internal/printable"},
 	// The daemon puts them together.
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
@@ -161,7 +160,7 @@ type use struct {
 
 // direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"cmd/socket_vmnet2", "cmd/vmnet-helper", "internal/compat", "internal/compat/manual"}, nil},
+	"github.com/urfave/cli/v2": {"MIT", []string{"cmd/socket_vmnet2", "cmd/vmnet-helper", "internal/compat"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/compat", "internal/daemon", "internal/daemon/handover",
 		"internal/daemon/inherit", "internal/daemon/rundir", "internal/darwinapi", "internal/gateway", "internal/hostfs",
@@ -206,7 +205,7 @@ var skips = map[string]string{
 	"internal/ops/setup/rig_linux_test.go: needRig":                              "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
 	"internal/state/file_test.go: TestForeign":                                   "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":                        "root, for whom the rules are stricter",
-	"internal/compat/manual/page_test.go: missing":                               "linters and shells, which test/e2e/setup.sh gets",
+	"test/docs/manual_test.go: missing":                                          "mandoc and shells, which test/e2e/setup.sh gets",
 	"internal/perclient/dgram/forged_linux_test.go: needRoot":                    "root, to become other users in other root directories",
 	"internal/hostfs/rules_test.go: needRoot":                                    "root, to give files to others",
 	"internal/perclient/mmsg/mmsg_linux_test.go: TestSendAs":                     "root, to name other users",
