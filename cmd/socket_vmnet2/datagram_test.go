@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -185,4 +187,44 @@ func texts(l *fakeguest.Listener) (all []string) {
 		all = append(all, string(f[14:]))
 	}
 	return all
+}
+
+// TestSevenDeafAndOneHealthy: seven of nine clients of the shared socket never read, and are sent to at full speed. The healthy ones, by a
+// socket that is connected and one that is not, and the stream clients lose nothing.
+func TestSevenDeafAndOneHealthy(t *testing.T) {
+	p := startOpen(t)
+	s1, s2, flooder := over(t, p.stream()), over(t, p.stream()), over(t, p.stream())
+	g, other := over(t, p.connected()), over(t, p.unconnected())
+	introduce(t, s1, s2, flooder, g, other)
+	var batch [][]byte
+	for i := range 7 {
+		mac := net.HardwareAddr{2, 0, 0, 0, 0xd, byte(i)}
+		l := dialWay(t, []vnettest.Transport{p.unconnected(), p.connected()}[i%2])
+		hears(t, s1, "deaf", func() error { return l.Send(testFrame(fakeguest.Broadcast, mac, "deaf")) })
+		for range 8 {
+			batch = append(batch, fakeguest.EthernetFrame(mac, flooder.MAC(), fakeguest.TypeTest, make([]byte, 1500)))
+		}
+	}
+	stop, full := make(chan struct{}), make(chan struct{})
+	var flood sync.WaitGroup
+	flood.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			assert.NoError(t, flooder.Send(batch...))
+			if i == 500 { // 4,000 frames for each deaf client: what can be full is full
+				close(full)
+			}
+		}
+	})
+	defer flood.Wait()
+	defer close(stop)
+	<-full
+	stopFlows := p.beside(t, [2]*fakeguest.Guest{s1, g}, [2]*fakeguest.Guest{g, s2}, [2]*fakeguest.Guest{s2, other}, [2]*fakeguest.Guest{other, s1})
+	time.Sleep(time.Second) // a thousand frames for each
+	stopFlows()
+	assert.True(t, p.alive())
 }

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,33 +85,6 @@ func (f *faulty) arm(t *testing.T, points ...string) (goroutines int) {
 // count is how often the log tells of a panic at point.
 func (f *faulty) count(point string) int {
 	return strings.Count(f.stderr.String(), "injected at "+point)
-}
-
-// beside runs flows between healthy clients until the returned function is called, which checks that nothing was lost.
-func beside(t *testing.T, flows ...*flow) (stop func()) {
-	t.Helper()
-	var end atomic.Bool
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for rounds := 0; rounds == 0 || !end.Load(); rounds++ {
-			again := make([]*flow, len(flows))
-			for i, f := range flows {
-				again[i] = newFlow(f.name, f.from, f.to)
-			}
-			runFlows(t, 500, again...)
-			if t.Failed() {
-				return
-			}
-		}
-	}()
-	stop = func() {
-		t.Helper()
-		end.Store(true)
-		<-done
-	}
-	t.Cleanup(stop)
-	return stop
 }
 
 // marked is a frame over which a point panics.
@@ -237,7 +209,7 @@ func (f *faulty) inject(t *testing.T, in injection, way vnettest.Transport, s1, 
 	if in.before != nil {
 		in.before(v)
 	}
-	stop := beside(t, newFlow("stream to stream", s2, g), newFlow("stream to datagram", g, s2))
+	stop := f.beside(t, [2]*fakeguest.Guest{s2, g}, [2]*fakeguest.Guest{g, s2})
 	before := f.count(in.point)
 	f.arm(t, in.point)
 	if in.do != nil {

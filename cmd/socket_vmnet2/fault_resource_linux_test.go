@@ -51,7 +51,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	p := startOpen(t)
 	s1, s2, g := over(t, p.stream()), over(t, p.unconnected()), over(t, p.attach(proto.Datagram))
 	introduce(t, s1, s2, g)
-	stop := beside(t, newFlow("stream to datagram", s1, g), newFlow("path to stream", s2, s1))
+	stop := p.beside(t, [2]*fakeguest.Guest{s1, g}, [2]*fakeguest.Guest{s2, s1})
 	was := p.limit(t, unix.RLIMIT_NOFILE, 3) // those that are open stay so
 
 	var late []*fakeguest.Guest
@@ -80,7 +80,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	p.limit(t, unix.RLIMIT_NOFILE, was)
 	introduce(t, append(late, s1)...)
 	assert.NoError(t, <-refused, "it had to wait, no more")
-	runFlows(t, 500, newFlow("to one that had to wait", s1, late[4]))
+	p.beside(t, [2]*fakeguest.Guest{s1, late[4]})()
 }
 
 // TestPidfileThatCannotBeWritten: the daemon does not start, says why, and leaves nothing. A disk that is full for the state or the log

@@ -281,36 +281,3 @@ func TestUpgradeIsRefused(t *testing.T) {
 	assert.Equal(t, 2, r.Clients["stream"])
 	tk.check("and is upgraded in the end")
 }
-
-// TestStopDuringAnUpgrade: a signal at any time ends the daemon, and in order but for the first milliseconds of the new
-// program's life, before Go's runtime can catch anything.
-func TestStopDuringAnUpgrade(t *testing.T) {
-	const rounds = 6
-	deadly := 0
-	for i := range rounds {
-		p, _ := startOwn(t)
-		tk := p.talkers(t)
-		done := make(chan struct{})
-		go func() { defer close(done); _, _, _ = p.upgradeOnce(t) }()
-		time.Sleep(time.Duration(i*30) * time.Millisecond)
-		code, took := p.signal(t, syscall.SIGTERM)
-		<-done
-		assert.Less(t, took, stopTime+2*time.Second)
-		if code != 0 {
-			if runtime.GOOS == "linux" { // elsewhere it cannot be made deadly, and what it closes is missing in the new program
-				assert.NotContains(t, p.stderr.String(), "Received signal", "it was caught and ended the daemon all the same")
-			}
-			p.says(t, "upgrading", "it came at another time")
-			deadly++
-			continue
-		}
-		assert.NoFileExists(t, p.sock)
-		assert.NoFileExists(t, filepath.Join(filepath.Dir(p.sock), "pid"))
-		for _, c := range []*client{tk.a, tk.b} {
-			require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-			c.ended()
-		}
-	}
-	t.Logf("%d of %d came in the moment when they are deadly", deadly, rounds)
-	assert.LessOrEqual(t, deadly, rounds/2)
-}
