@@ -50,7 +50,7 @@ func (p *process) serving(t *testing.T, n int) {
 	p.describes(t, func(s status.Status) bool { return len(s.Clients) == n })
 }
 
-// running are clients of whom each has its port and an address.
+// running are clients of which each has its port and an address.
 func running(n int) func(status.Status) bool {
 	return func(s status.Status) bool {
 		return len(s.Clients) == n && !slices.ContainsFunc(s.Clients, func(c status.Client) bool {

@@ -295,7 +295,7 @@ func TestUpgradeOfAllKinds(t *testing.T) {
 	for i, g := range guests {
 		flows = append(flows, newCheckedFlow(g, guests[(i+1)%len(guests)]))
 	}
-	asker := over(t, p.attach(proto.Datagram)) // whom the command answers
+	asker := over(t, p.attach(proto.Datagram)) // which the command answers
 	hears(t, asker, "is a machine there", func() error { return asker.Send(testFrame(executed, asker.MAC(), "is a machine there")) })
 	back := newCheckedFlow(asker, asker)
 	back.dst, back.src = executed, executed

@@ -245,7 +245,7 @@ func plainFile(f *os.File) *LogFile {
 	return &LogFile{FD: int(f.Fd()), note: func(w io.Writer) *slog.Logger { return NewLogger(w, slog.LevelInfo) }}
 }
 
-func TestLogFileDropsWhatNobodyReads(t *testing.T) {
+func TestLogFileDropsWhatIsNotRead(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
