@@ -64,7 +64,7 @@ demo:
 UNIT = $(shell $(GO) list ./... | grep -v -e '/test/e2e' -e '/test/lab' -e '/test/reconnect')
 TAGS = -tags vmnetsim
 # The race detector has nothing to find in tests that do no more than run make, go and the programs, or change files in turn.
-PLAIN = $(addprefix $(MODULE),/internal/ops/setup /internal/compat/manual /test/docs /test/formula) $(MODULE)
+PLAIN = $(addprefix $(MODULE),/internal/ops/setup /test/docs /test/formula) $(MODULE)
 RACE  = $(filter-out $(PLAIN),$(UNIT))
 
 # What a change of the core breaks first. The downloads of Go's modules come on top.

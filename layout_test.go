@@ -71,10 +71,8 @@ var imports = map[string][]string{
 	"internal/perclient/watch":        {},
 	// What exists because socket_vmnet did it.
 	"internal/compat": {
-		"internal/compat/errtext", "internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable", "internal/state",
+		"internal/daemon/handover", "internal/hostfs", "internal/network", "internal/printable", "internal/state",
 	},
-	"internal/compat/errtext": {},
-	"internal/compat/manual":  {"internal/compat", "internal/printable"},
 	// The daemon puts them together.
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
@@ -106,11 +104,11 @@ var imports = map[string][]string{
 	"internal/testing/vnettest":  {"internal/frame", "internal/network", "internal/perclient/passfd/proto", "internal/testing/fakeguest"},
 	// Commands.
 	"cmd/socket_vmnet2": {
-		"internal/compat", "internal/compat/errtext", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway",
+		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway",
 		"internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/render", "internal/ops/selftest",
 		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
-	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/daemon/lowfd"},
+	"cmd/socket_vmnet_client": {"internal/daemon/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/proto"},
 	"tools/release":           {"internal/ops/codesign"},
 	// Tests.
@@ -162,7 +160,7 @@ type use struct {
 
 // direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"cmd/socket_vmnet2", "cmd/vmnet-helper", "internal/compat", "internal/compat/manual"}, nil},
+	"github.com/urfave/cli/v2": {"MIT", []string{"cmd/socket_vmnet2", "cmd/vmnet-helper", "internal/compat"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/compat", "internal/daemon", "internal/daemon/handover",
 		"internal/daemon/inherit", "internal/daemon/rundir", "internal/darwinapi", "internal/gateway", "internal/hostfs",
@@ -198,7 +196,6 @@ var skips = map[string]string{
 	"cmd/vmnet-helper/fake_test.go: TestSudo":                                    "root, to become another user",
 	"internal/perclient/capture/compile_test.go: tcpdump":                        "tcpdump, which test/e2e/setup.sh gets",
 	"internal/compat/differential_test.go: reference":                            "gcc, for the C library's getopt_long",
-	"internal/compat/errtext/errtext_test.go: TestAgainstC":                      "gcc, for the C library's strerror; darwin: libSystem",
 	"internal/compat/pidfile_test.go: needRoot":                                  "root, to become another user",
 	"internal/daemon/rundir/rundir_test.go: needRoot":                            "root, to become another user",
 	"internal/daemon/inherit/inherit_test.go: TestRefused":                       "darwin: no SOCK_SEQPACKET for unix sockets",
@@ -208,7 +205,7 @@ var skips = map[string]string{
 	"internal/ops/setup/rig_linux_test.go: needRig":                              "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
 	"internal/state/file_test.go: TestForeign":                                   "root, to give a file to another user",
 	"internal/state/file_test.go: TestUntrustedDirectory":                        "root, for whom the rules are stricter",
-	"internal/compat/manual/page_test.go: missing":                               "linters and shells, which test/e2e/setup.sh gets",
+	"test/docs/manual_test.go: missing":                                          "mandoc and shells, which test/e2e/setup.sh gets",
 	"internal/perclient/dgram/forged_linux_test.go: needRoot":                    "root, to become other users in other root directories",
 	"internal/hostfs/rules_test.go: needRoot":                                    "root, to give files to others",
 	"internal/perclient/mmsg/mmsg_linux_test.go: TestSendAs":                     "root, to name other users",

@@ -78,7 +78,7 @@ func Dial(ctx context.Context, socket string, opts ...Option) (*Link, error) {
 // socket unless WithTransport(Stream) says otherwise.
 //
 // The end that the caller keeps should have large socket buffers, as Dial sets them: on macOS SO_SNDBUF is the longest datagram.
-// File stays the caller's, who closes it after Adopt; the daemon has a duplicate. Its flags are left alone; do not call its Fd
+// File stays the caller's, which closes it after Adopt; the daemon has a duplicate. Its flags are left alone; do not call its Fd
 // method, which on some systems changes them for the daemon as well. What is said of Dial's socket, context and errors holds
 // here.
 func Adopt(ctx context.Context, socket string, file *os.File, opts ...Option) (*Link, error) {

@@ -89,7 +89,7 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// asNobody dials without privileges and returns the error's text. Root may do anything, so it becomes someone else. The thread is
+// asNobody dials without privileges and returns the error's text. Root may do anything, so it becomes another user. The thread is
 // thrown away.
 func asNobody(t *testing.T, dir, socket string) string {
 	t.Helper()

@@ -40,25 +40,11 @@ func (r *request) encode() []byte {
 
 // reply is what the daemon answers: one line.
 type reply struct {
-	Version   int       `json:"version"`
-	Error     *refusal  `json:"error"`
-	Transport Transport `json:"transport"`
-	Backend   string    `json:"backend"`
-	Mode      string    `json:"mode"`
-	Interface string    `json:"interface"`
-	Gateway   string    `json:"gateway"`
-	Isolated  bool      `json:"isolated"`
-	Offload   bool      `json:"offload"`
-
-	MAC             string `json:"vmnet_mac_address"`
-	MTU             int    `json:"vmnet_mtu"`
-	MaxFrame        int    `json:"vmnet_max_packet_size"`
-	Mask            string `json:"vmnet_subnet_mask"`
-	Start           string `json:"vmnet_start_address"`
-	End             string `json:"vmnet_end_address"`
-	InterfaceID     string `json:"vmnet_interface_id"`
-	ReadMaxPackets  int    `json:"vmnet_read_max_packets"`
-	WriteMaxPackets int    `json:"vmnet_write_max_packets"`
+	Version int      `json:"version"`
+	Error   *refusal `json:"error"`
+	Address string   `json:"vmnet_mac_address"`
+	Mask    string   `json:"vmnet_subnet_mask"`
+	Info
 }
 
 // refusal is the error in a reply.
@@ -69,29 +55,29 @@ type refusal struct {
 
 // Info is what the daemon tells of a link. What does not apply, as a bridged network's addresses, has its zero value.
 type Info struct {
-	Transport Transport
-	Backend   string // "vmnet" or "usernet"
-	Mode      string // "shared", "host" or "bridged"
-	Interface string // the system's network interface of a bridged network, or the uplink
-	Isolated  bool   // clients do not see each other
-	Offload   bool   // frames of up to MaxFrame bytes that ask for segmentation and checksums
+	Transport Transport `json:"transport"`
+	Backend   string    `json:"backend"`   // "vmnet" or "usernet"
+	Mode      string    `json:"mode"`      // "shared", "host" or "bridged"
+	Interface string    `json:"interface"` // the system's network interface of a bridged network, or the uplink
+	Isolated  bool      `json:"isolated"`  // clients do not see each other
+	Offload   bool      `json:"offload"`   // frames of up to MaxFrame bytes that ask for segmentation and checksums
 
-	MAC         net.HardwareAddr // the interface's; a guest may have another
-	MTU         int              // bytes of a packet, without the Ethernet header
-	MaxFrame    int              // bytes of a frame, with it
-	InterfaceID string           // UUID
+	MAC         net.HardwareAddr `json:"-"`                     // the interface's; a guest may have another
+	MTU         int              `json:"vmnet_mtu"`             // bytes of a packet, without the Ethernet header
+	MaxFrame    int              `json:"vmnet_max_packet_size"` // bytes of a frame, with it
+	InterfaceID string           `json:"vmnet_interface_id"`    // UUID
 
-	Gateway netip.Addr
-	Subnet  netip.Prefix
-	Start   netip.Addr // first address of the range: the host's
-	End     netip.Addr // last address that DHCP gives out
+	Gateway netip.Addr   `json:"gateway"`
+	Subnet  netip.Prefix `json:"-"`
+	Start   netip.Addr   `json:"vmnet_start_address"` // first address of the range: the host's
+	End     netip.Addr   `json:"vmnet_end_address"`   // last address that DHCP gives out
 
-	ReadMaxPackets  int
-	WriteMaxPackets int
+	ReadMaxPackets  int `json:"vmnet_read_max_packets"`
+	WriteMaxPackets int `json:"vmnet_write_max_packets"`
 
 	// JSON is the reply's line as it came, without the newline: its keys are vmnet-helper's, and a later daemon's may have
 	// more of them than Info has fields.
-	JSON []byte
+	JSON []byte `json:"-"`
 }
 
 // errReply is what is wrong with a reply that is not the protocol's.
@@ -120,38 +106,18 @@ func decodeReply(line []byte) (Info, error) {
 	return r.info(bytes.Clone(text))
 }
 
-// info turns a reply's texts into values.
-func (r *reply) info(text []byte) (Info, error) {
-	i := Info{
-		Transport: r.Transport, Backend: r.Backend, Mode: r.Mode, Interface: r.Interface, Isolated: r.Isolated, Offload: r.Offload,
-		MTU: r.MTU, MaxFrame: r.MaxFrame, InterfaceID: strings.ToLower(r.InterfaceID),
-		ReadMaxPackets: r.ReadMaxPackets, WriteMaxPackets: r.WriteMaxPackets, JSON: text,
-	}
+// info is the reply's Info with what is no value in JSON.
+func (r *reply) info(text []byte) (i Info, err error) {
+	i = r.Info
+	i.InterfaceID, i.JSON = strings.ToLower(i.InterfaceID), text
 	if i.Transport == "" {
 		i.Transport = Datagram
 	}
-	if r.MAC != "" {
-		mac, err := net.ParseMAC(r.MAC)
-		if err != nil {
+	if r.Address != "" {
+		if i.MAC, err = net.ParseMAC(r.Address); err != nil {
 			return i, fmt.Errorf("%w (vmnet_mac_address: %w)", errReply, err)
 		}
-		i.MAC = mac
 	}
-	for _, a := range []struct {
-		to   *netip.Addr
-		text string
-		key  string
-	}{{&i.Gateway, r.Gateway, "gateway"}, {&i.Start, r.Start, "vmnet_start_address"}, {&i.End, r.End, "vmnet_end_address"}} {
-		if a.text == "" {
-			continue
-		}
-		addr, err := netip.ParseAddr(a.text)
-		if err != nil {
-			return i, fmt.Errorf("%w (%s: %w)", errReply, a.key, err)
-		}
-		*a.to = addr
-	}
-	var err error
 	if i.Subnet, err = subnet(i.Start, r.Mask); err != nil {
 		return i, fmt.Errorf("%w (vmnet_subnet_mask: %w)", errReply, err)
 	}

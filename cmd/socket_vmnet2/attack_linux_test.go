@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,12 +23,15 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
-// attacker is a user that prepares paths for the daemon, and shares no group with it.
-const attacker = 4242
+const (
+	// attacker is a user that prepares paths for the daemon, and shares no group with it.
+	attacker   = 4242
+	daemonUser = 65534
+)
 
 // An arena is a directory where all users may make files, as in /tmp, and what an attacker is after.
 type arena struct {
-	t      *testing.T
+	*testing.T
 	dir    string // of SOCKET and the pidfile
 	safe   string // a directory that only the daemon's user writes in
 	victim string // a file of the daemon's user
@@ -37,8 +41,7 @@ type arena struct {
 func newArena(t *testing.T, user int) *arena {
 	t.Helper()
 	top := shortDir(t)
-	a := &arena{t: t, dir: top + "/d", safe: top + "/safe", user: user}
-	a.victim = a.safe + "/victim"
+	a := &arena{T: t, dir: top + "/d", safe: top + "/safe", victim: top + "/safe/victim", user: user}
 	for _, dir := range []string{a.dir, a.safe} {
 		require.NoError(t, os.Mkdir(dir, 0o755))
 	}
@@ -50,51 +53,27 @@ func newArena(t *testing.T, user int) *arena {
 
 // own gives files to a user, links themselves and not what they lead to.
 func (a *arena) own(user int, paths ...string) {
-	a.t.Helper()
+	a.Helper()
 	for _, p := range paths {
-		require.NoError(a.t, os.Lchown(p, user, user))
+		require.NoError(a, os.Lchown(p, user, user))
 	}
 }
 
-// The ways to prepare a path.
+// link is the attacker's way to another file. The directories above it are the daemon's.
 func (a *arena) link(path, target string) {
-	require.NoError(a.t, os.Symlink(target, path))
+	a.Helper()
+	for dir := filepath.Dir(path); dir != a.dir && dir != a.safe; dir = filepath.Dir(dir) {
+		require.NoError(a, os.MkdirAll(dir, 0o750))
+		a.own(a.user, dir)
+	}
+	require.NoError(a, os.Symlink(target, path))
 	a.own(attacker, path)
 }
 
-func (a *arena) hardLink(path string) { require.NoError(a.t, os.Link(a.victim, path)) }
-
-func (a *arena) file(path string) {
-	require.NoError(a.t, os.WriteFile(path, nil, 0o666))
-	a.own(attacker, path)
-}
-
-func (a *arena) directory(path string, user int, mode os.FileMode) {
-	require.NoError(a.t, os.Mkdir(path, 0o700))
-	require.NoError(a.t, os.Chmod(path, mode))
-	a.own(user, path)
-}
-
-func (a *arena) fifo(path string) {
-	require.NoError(a.t, unix.Mkfifo(path, 0o666))
-	require.NoError(a.t, os.Chmod(path, 0o666))
-	a.own(attacker, path)
-}
-
-// stale is a socket without a listener.
-func (a *arena) stale(path string) {
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	require.NoError(a.t, err)
-	ln.SetUnlinkOnClose(false)
-	require.NoError(a.t, ln.Close())
-	require.NoError(a.t, os.Chmod(path, 0o777))
-	a.own(attacker, path)
-}
-
-// look is all that can be told of the victim and of what lies in the arena.
+// look is all that can be told of the files in the arena.
 func (a *arena) look() map[string]string {
 	all := map[string]string{}
-	require.NoError(a.t, filepath.WalkDir(filepath.Dir(a.dir), func(path string, _ os.DirEntry, err error) error {
+	require.NoError(a, filepath.WalkDir(filepath.Dir(a.dir), func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -102,141 +81,42 @@ func (a *arena) look() map[string]string {
 		if err := unix.Lstat(path, &st); err != nil {
 			return err
 		}
-		text := fmt.Sprintf("mode %o uid %d gid %d ino %d", st.Mode, st.Uid, st.Gid, st.Ino)
+		all[path] = fmt.Sprintf("mode %o uid %d gid %d ino %d", st.Mode, st.Uid, st.Gid, st.Ino)
 		if st.Mode&unix.S_IFMT == unix.S_IFREG {
 			b, err := os.ReadFile(path)
-			text += fmt.Sprintf(" links %d content %q %v", st.Nlink, b, err)
+			all[path] += fmt.Sprintf(" content %q %v", b, err)
 		}
-		all[path] = text
 		return nil
 	}))
 	return all
 }
 
-// An attack prepares something. The daemon refuses to start, with want as an error, or runs and may warn with want.
+// An attack is a link at a path, or another user's directory. A stands for the arena's directory, S for the safe one, F for the
+// name of the state's file. The daemon refuses to start with want, or runs and may warn with it.
 type attack struct {
-	name    string
-	prepare func(a *arena)
-	args    []string // A stands for the arena's directory, S for the safe one
-	runs    bool
-	want    string
-	wantFor map[int]string // in place of want, if the daemon runs as that user
-	runsFor map[int]bool
+	path, stateDir string
+	directory      bool
+	runs           bool
+	want           string
 }
 
-const daemonUser = 65534
-
-// attacks is the table. A path belongs to the attacker unless it says otherwise.
-func attacks() []attack {
-	var list []attack
-	add := func(path, want string, runs bool, ways map[string]func(a *arena, p string)) {
-		for name, way := range ways {
-			list = append(list, attack{
-				name: path + ": " + name, runs: runs, want: want,
-				prepare: func(a *arena) { way(a, a.dir+"/"+path) },
-			})
-		}
-	}
-	type ways = map[string]func(a *arena, p string)
-	links := ways{
-		"link":          func(a *arena, p string) { a.link(p, a.victim) },
-		"dangling link": func(a *arena, p string) { a.link(p, a.safe+"/made") },
-	}
-	fifo := ways{"fifo": func(a *arena, p string) { a.fifo(p) }}
-	hard := ways{"hard link": func(a *arena, p string) { a.hardLink(p) }}
-	dir := ways{"directory": func(a *arena, p string) { a.directory(p, attacker, 0o777) }}
-	foreign := ways{"another user's directory": func(a *arena, p string) { a.directory(p, attacker, 0o755) }}
-	inside := func(w ways) ways { // in a SOCKET.d of the daemon's
-		in := ways{}
-		for name, way := range w {
-			in[name] = func(a *arena, p string) {
-				a.directory(a.dir+"/s.d", a.user, 0o750)
-				if filepath.Base(filepath.Dir(p)) == "dgram" {
-					a.directory(a.dir+"/s.d/dgram", a.user, 0o770|os.ModeSticky)
-				}
-				way(a, p)
-			}
-		}
-		return in
-	}
-
-	for _, w := range []ways{links, hard, fifo, dir} {
-		add("s", "ERROR| bind: Address already in use\n", false, w)
-	}
-	add("s.lock", "ERROR| bind: ", false, links) // in a sticky directory Linux itself may forbid it
-	add("s.lock", "ERROR| bind: Too many links\n", false, hard)
-	add("s.lock", "ERROR| bind: ", false, fifo) // likewise
-	add("s.lock", "ERROR| bind: Is a directory\n", false, dir)
-
-	pid := func(text string) string { return `pid": ` + text + "\n" }
-	add("pid", pid("Too many levels of symbolic links"), false, links)
-	add("pid", pid("Invalid argument"), false, fifo)
-	add("pid", pid("Is a directory"), false, dir)
-	add("pid", "", true, hard) // the name is replaced, the file left alone
-
-	add("s.d", "it is no directory, or a link", true, links)
-	add("s.d", "it is no directory, or a link", true, hard)
-	add("s.d", "it is no directory, or a link", true, ways{"link to a directory": func(a *arena, p string) { a.link(p, a.safe) }})
-	add("s.d", "it belongs to user 4242, not to us", true, foreign)
-	add("s.d/lock", "WARN | datagram clients and passed descriptors are not served", true, inside(links))
-	add("s.d/lock", "it is no file of ours", true, inside(hard))
-	add("s.d/lock", "WARN | datagram clients and passed descriptors are not served", true, inside(fifo))
-	add("s.d/dgram", "it is no directory, or a link", true, inside(links))
-	add("s.d/dgram", "it belongs to user 4242, not to us", true, inside(foreign))
-	for _, name := range []string{"attach", "adopt", "dgram/sock"} {
-		for _, w := range []ways{links, hard, fifo, dir} {
-			add("s.d/"+name, "there is something that is no socket", true, inside(w))
-		}
-	}
-	stale := ways{"another user's socket": func(a *arena, p string) { a.stale(p) }}
-	add("s.d/attach", "there is one of user 4242, not ours", true, inside(stale))
-	add("s.d/dgram/sock", "", true, inside(stale)) // clients may leave one there
-	return append(list, attacksOnState()...)
-}
-
-func attacksOnState() []attack {
-	file := func(a *arena) string { return a.safe + "/state/" + state.FileName(a.dir+"/s") }
-	own := func(way func(a *arena, p string)) func(*arena) {
-		return func(a *arena) {
-			a.directory(a.safe+"/state", a.user, 0o700)
-			way(a, file(a))
-		}
-	}
-	const ignored, none = "WARN | state file ignored", "WARN | state is not kept"
-	return []attack{
-		{
-			name: "state: link to a directory", want: none, runs: true, args: []string{"--state-dir=A/state"},
-			prepare: func(a *arena) { a.link(a.dir+"/state", a.safe) },
-		},
-		{
-			name: "state: another user's directory", want: none, runs: true, args: []string{"--state-dir=A/state"},
-			prepare: func(a *arena) { a.directory(a.dir+"/state", attacker, 0o755) },
-		},
-		{
-			name: "state: below another user's directory", want: none, runs: true, args: []string{"--state-dir=A/x/state"},
-			prepare: func(a *arena) { a.directory(a.dir+"/x", attacker, 0o755) },
-		},
-		{
-			name: "state: a directory for all", want: none, runs: true, args: []string{"--state-dir=S/all"},
-			prepare: func(a *arena) { a.directory(a.safe+"/all", a.user, 0o777) },
-		},
-		{
-			name: "state: a file", want: none, runs: true, args: []string{"--state-dir=A/state"},
-			prepare: func(a *arena) { a.file(a.dir + "/state") },
-		},
-		{name: "state file: link", want: ignored, runs: true, prepare: own(func(a *arena, p string) { a.link(p, a.victim) })},
-		{name: "state file: another user's", want: ignored, runs: true, prepare: own(func(a *arena, p string) { a.file(p) })},
-		{name: "state file: fifo", want: ignored, runs: true, prepare: own(func(a *arena, p string) { a.fifo(p) })},
-		{name: "state file: link in the place of the next one", runs: true, prepare: own(func(a *arena, p string) { a.link(p+".tmp", a.victim) })},
-		{
-			name: "SOCKET: another user's that is stale", runs: true, prepare: func(a *arena) { a.stale(a.dir + "/s") },
-			runsFor: map[int]bool{daemonUser: false}, wantFor: map[int]string{daemonUser: "ERROR| bind: Operation not permitted\n"},
-		},
-		{
-			name: "SOCKET: in another user's directory", runs: true, want: "belongs to user 4242, neither to root nor to us",
-			prepare: func(a *arena) { a.own(attacker, a.dir) },
-		},
-	}
+// attacks has each file and directory that the daemon makes, once. What else may lie there, such as a fifo or a hard link, is
+// tested where the file is made: packages compat, rundir, hostfs and state.
+var attacks = []attack{
+	{path: "A/s", want: "ERROR| bind: Address already in use\n"},
+	{path: "A/s.lock", want: "ERROR| bind: "}, // in a sticky directory Linux itself may forbid it
+	{path: "A/pid", want: `pid": Too many levels of symbolic links` + "\n"},
+	{path: "A/s.d", runs: true, want: "it is no directory, or a link"},
+	{path: "A/s.d", directory: true, runs: true, want: "it belongs to user 4242, not to us"},
+	{path: "A/s.d/lock", runs: true, want: "WARN | datagram clients and passed descriptors are not served"},
+	{path: "A/s.d/dgram", runs: true, want: "it is no directory, or a link"},
+	{path: "A/s.d/dgram/sock", runs: true, want: "there is something that is no socket"},
+	{path: "A/s.d/attach", runs: true, want: "there is something that is no socket"},
+	{path: "A/s.d/adopt", runs: true, want: "there is something that is no socket"},
+	{path: "A/state", stateDir: "A/state", runs: true, want: "WARN | state is not kept"},
+	{path: "A/state", stateDir: "A/state", directory: true, runs: true, want: "WARN | state is not kept"},
+	{path: "S/state/F", runs: true, want: "WARN | state file ignored"},
+	{path: "S/state/F.tmp", runs: true},
 }
 
 // TestAttacksOnPaths: whatever another user prepares where the daemon makes its files, nothing is touched that this user may not touch.
@@ -244,63 +124,42 @@ func TestAttacksOnPaths(t *testing.T) {
 	needRoot(t)
 	require.NoError(t, os.Chmod(binaries, 0o755))
 	for _, user := range []int{0, daemonUser} {
-		for _, x := range attacks() {
-			if runs, ok := x.runsFor[user]; ok {
-				x.runs, x.want = runs, x.wantFor[user]
-			}
-			t.Run(fmt.Sprintf("user %d/%s", user, x.name), func(t *testing.T) { testAttack(t, user, x) })
+		for _, x := range attacks {
+			t.Run(fmt.Sprintf("user %d/%s, directory %t", user, x.path, x.directory), func(t *testing.T) { newArena(t, user).stand(x) })
 		}
 	}
 }
 
-func testAttack(t *testing.T, user int, x attack) {
-	t.Helper()
-	a := newArena(t, user)
-	x.prepare(a)
-	before := a.look()
-	args := []string{"--backend=usernet", "--pidfile=" + a.dir + "/pid"}
-	if len(x.args) == 0 {
-		x.args = []string{"--state-dir=S/state"}
-	}
-	for _, arg := range x.args {
-		flag, value := arg[:len("--state-dir=")], arg[len("--state-dir="):]
-		args = append(args, flag+map[byte]string{'A': a.dir, 'S': a.safe}[value[0]]+value[1:])
-	}
-	cmd := exec.Command(filepath.Join(binaries, "socket_vmnet2"), append(args, a.dir+"/s")...)
-	if user != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
-	}
-	p := runDaemon(t, cmd, a.dir+"/s")
-	if x.runs {
-		require.Eventually(t, func() bool {
-			b, err := os.ReadFile(a.dir + "/pid")
-			return err == nil && len(b) > 0 && len(b) < 10 && string(b) != "secret"
-		},
-			patience, 2*time.Millisecond, "it does not run: %s", p.stderr)
-		p.stop(t)
+func (a *arena) stand(x attack) {
+	names := strings.NewReplacer("A/", a.dir+"/", "S/", a.safe+"/", "F", state.FileName(a.dir+"/s"))
+	if path := names.Replace(x.path); x.directory {
+		require.NoError(a, os.Mkdir(path, 0o755))
+		a.own(attacker, path)
 	} else {
-		p.exits(t, 1)
+		a.link(path, a.victim)
 	}
-	p.says(t, x.want)
+	before := a.look()
+	if x.stateDir == "" {
+		x.stateDir = "S/state"
+	}
+	cmd := exec.Command(filepath.Join(binaries, "socket_vmnet2"), "--backend=usernet", "--pidfile="+a.dir+"/pid",
+		"--state-dir="+names.Replace(x.stateDir), a.dir+"/s")
+	if a.user != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(a.user), Gid: uint32(a.user)}}
+	}
+	p := runDaemon(a.T, cmd, a.dir+"/s")
+	if x.runs {
+		p.logsPidfile(a.T, a.dir+"/pid")
+		p.stop(a.T)
+	} else {
+		p.exits(a.T, 1)
+	}
+	p.says(a.T, x.want)
 	after := a.look()
-	assert.NoFileExists(t, a.safe+"/made")
+	assert.Equal(a, before[a.victim], after[a.victim])
 	for path, was := range before {
-		switch {
-		case path == a.victim, !x.runs: // all is as it was, but for names of ours
-			is := after[path]
-			if path == a.victim && x.runs { // a name of it that lay in the daemon's way may be gone
-				is, was = content(is), content(was)
-			}
-			assert.Equal(t, was, is, path)
-		}
+		assert.True(a, x.runs || was == after[path], "%s: all is as it was", path)
 	}
-}
-
-// content is what look tells without the number of links.
-func content(s string) string {
-	var mode, uid, gid, ino, links, rest string
-	_, _ = fmt.Sscanf(s, "mode %s uid %s gid %s ino %s links %s content %s", &mode, &uid, &gid, &ino, &links, &rest)
-	return fmt.Sprint(mode, uid, gid, ino, rest)
 }
 
 // TestRootAndItsEnvironment: a daemon of root's that a user starts, by sudo for example, goes nowhere that the environment says.
@@ -339,7 +198,7 @@ func TestRootAndItsEnvironment(t *testing.T) {
 // TestNoConnectionBeforeTheMode races a user that may not connect against starts of the daemon.
 func TestNoConnectionBeforeTheMode(t *testing.T) {
 	needRoot(t)
-	const starts = 20
+	const starts = 6
 	a := newArena(t, 0)
 	sock := a.dir + "/s"
 	paths := []string{sock, sock + ".d/attach", sock + ".d/adopt", sock + ".d/control", sock + ".d/control.root"}

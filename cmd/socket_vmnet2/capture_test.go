@@ -165,60 +165,20 @@ func TestCaptureRefusesFiles(t *testing.T) {
 	assert.Equal(t, "precious", string(readFile(t, file("exists"))))
 }
 
-func TestCaptureOverwrites(t *testing.T) {
-	p := start(t)
+// TestCaptureReplacesAFile: the old file itself is not written to, and when the disk is full in the middle of a block, that is taken away
+// again.
+func TestCaptureReplacesAFile(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "old")
-	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("old"), 10_000), 0o644))
-	other := filepath.Join(dir, "other name")
+	path, other := filepath.Join(dir, "old"), filepath.Join(dir, "other name")
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o644))
 	require.NoError(t, os.Link(path, other))
-	c := p.capture(t, "--overwrite", "-w", path)
-	c.interrupt(t)
-	assert.Empty(t, payloads(t, readFile(t, path)))
-	assert.Len(t, readFile(t, other), 30_000, "the old file itself is not written to")
-	e, err := os.ReadDir(dir)
+	o, err := openCapture(path, true, nil)
 	require.NoError(t, err)
-	assert.Len(t, e, 2)
-}
-
-// A narrow writer takes so many bytes.
-type narrow struct {
-	io.Writer
-	room int
-}
-
-func (n *narrow) Write(b []byte) (int, error) {
-	k := min(len(b), n.room)
-	n.room -= k
-	done, err := n.Writer.Write(b[:k])
-	if err == nil && k < len(b) {
-		err = syscall.ENOSPC
-	}
-	return done, err
-}
-
-// TestCaptureFileEndsWithABlock: when the disk is full in the middle of a block, that is taken away again.
-func TestCaptureFileEndsWithABlock(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	whole := p.capture(t, "-w", "-")
-	for range 20 {
-		tk.check("some words")
-	}
-	whole.interrupt(t)
-	b := []byte(whole.stdout.String())
-	for room := len(b) / 2; room < len(b)/2+40; room++ {
-		path := filepath.Join(t.TempDir(), "x")
-		o, err := openCapture(path, false, nil)
-		require.NoError(t, err)
-		o.w = &narrow{o.file, room}
-		counts, err := o.copy(bytes.NewReader(b))
-		require.ErrorIs(t, o.finish(counts, err), syscall.ENOSPC)
-		got := readFile(t, path)
-		assert.LessOrEqual(t, len(got), room)
-		assert.Equal(t, b[:len(got)], got)
-		payloads(t, got)
-	}
+	_, err = o.w.Write([]byte("whole, cut"))
+	require.NoError(t, err)
+	require.ErrorIs(t, o.finish(capture.Counts{Bytes: 5}, &capture.WriteError{Err: syscall.ENOSPC}), syscall.ENOSPC)
+	assert.Equal(t, "whole", string(readFile(t, path)))
+	assert.Equal(t, "old", string(readFile(t, other)))
 }
 
 func TestCaptureWhenTheDaemonEnds(t *testing.T) {
@@ -228,6 +188,7 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 		want string
 	}{
 		{"stop", syscall.SIGTERM, "the capture ended: the daemon stops or is upgraded"},
+		{"upgrade", 0, "the capture ended: the daemon stops or is upgraded"},
 		{"kill", syscall.SIGKILL, "the capture ended: the daemon ended the connection"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -237,10 +198,14 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 			x, lines := p.capture(t, "-w", path), p.capture(t)
 			tk.check("word")
 			require.Eventually(t, func() bool { return bytes.Count(readFile(t, path), []byte("word")) == 4 }, patience, time.Millisecond, "live")
-			code, took := p.signal(t, c.sig)
-			if c.sig == syscall.SIGTERM {
-				assert.Zero(t, code)
-				assert.Less(t, took, stopTime)
+			switch c.sig {
+			case 0:
+				_, stderr, err := p.upgrade(t)
+				require.NoError(t, err, stderr)
+			case syscall.SIGTERM:
+				p.stop(t)
+			default:
+				p.signal(t, c.sig)
 			}
 			x.exits(t, 1)
 			lines.exits(t, 1)
@@ -249,36 +214,4 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 			assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "word")
 		})
 	}
-}
-
-func TestCaptureAcrossAnUpgrade(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	path := filepath.Join(t.TempDir(), "x")
-	c := p.capture(t, "-w", path)
-	tk.check("before")
-	code, _, stderr := call("upgrade", p.sock)
-	require.Zero(t, code, stderr)
-	c.exits(t, 1)
-	assert.Contains(t, c.stderr.String(), "the daemon stops or is upgraded")
-	assert.Contains(t, payloads(t, readFile(t, path))["a1 in"], "before")
-	again := p.capture(t, "-w", "-")
-	tk.check("after")
-	again.interrupt(t)
-	assert.Contains(t, payloads(t, []byte(again.stdout.String()))["a1 in"], "after")
-}
-
-func TestCaptureKilled(t *testing.T) {
-	p := start(t)
-	tk := p.talkers(t)
-	for range capture.MaxSessions + 1 {
-		c := p.capture(t, "-w", "-")
-		tk.check("word")
-		require.NoError(t, c.Process.Kill())
-		<-c.ended
-	}
-	require.Eventually(t, func() bool {
-		tk.check("word")
-		return strings.Count(p.stderr.String(), "capture ended") == capture.MaxSessions+1
-	}, patience, time.Millisecond, "none is left")
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // commands are what the first argument of socket_vmnet2 can ask for in place of the daemon. compat.Usage says how texts are made
-// of them; internal/compat/manual makes the manual pages and the completions.
+// of them; TestManual makes the manual pages and the completions.
 func commands(env compat.IO) []*cli.Command {
 	all := []*cli.Command{
 		captureCommand(env),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -73,41 +72,5 @@ func (p *process) checkJSONLog(t *testing.T) {
 		assert.WithinDuration(t, time.Now(), v.Time, time.Hour)
 		assert.Contains(t, []string{"DEBUG", "INFO", "WARN", "ERROR"}, v.Level)
 		assert.NotEmpty(t, v.Msg)
-	}
-}
-
-// TestLogForms: a whole life of the daemon in each form, with the same events.
-func TestLogForms(t *testing.T) {
-	said := map[string]string{}
-	for _, format := range []string{"plain", "text", "json"} {
-		dir := t.TempDir()
-		p := launch(t, "socket_vmnet2", filepath.Join(dir, "s"), "--log-format="+format, "--pidfile="+dir+"/pid")
-		p.ready(t)
-		tk := p.talkers(t)
-		tk.check("hello")
-		require.NoError(t, tk.a.Close())
-		p.says(t, "client gone")
-		p.stop(t)
-		if format == "json" {
-			p.checkJSONLog(t)
-		}
-		said[format] = p.stderr.String()
-	}
-	for format, want := range map[string][]string{
-		"plain": {`INFO \| Created pidfile ".*/pid" for process \d+`, `INFO \| Accepted a connection \(fd \d+\)`, `INFO \| client gone client=\d+ reason=EOF duration=[\d.]+m?s peer_uid=`},
-		"text": {
-			`(?m)^time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=INFO msg="created pidfile" path=.*/pid pid=\d+$`,
-			`(?m)^time=\S+ level=INFO msg="client gone" client=\d+ reason=EOF duration=[\d.]+ peer_uid=\d+ peer_gid=\d+ peer_pid=\d+ mac=02:00:00:00:00:a1 frames_to_net=\d+`,
-			`(?m)^time=\S+ level=INFO msg="received signal" signal="?Terminated(: 15")?$`,
-		},
-		"json": {
-			`"level":"INFO","msg":"created pidfile","path":".*/pid","pid":\d+}`,
-			`"level":"INFO","msg":"accepted a connection","client":\d+,"fd":\d+}`,
-			`"level":"INFO","msg":"client gone","client":\d+,"reason":"EOF","duration":[\d.]+,"peer_uid":\d+,"peer_gid":\d+,"peer_pid":\d+,"mac":"02:00:00:00:00:a1","frames_to_net":\d+`,
-		},
-	} {
-		for _, re := range want {
-			assert.Regexp(t, re, said[format])
-		}
 	}
 }

@@ -50,7 +50,7 @@ func (p *process) serving(t *testing.T, n int) {
 	p.describes(t, func(s status.Status) bool { return len(s.Clients) == n })
 }
 
-// running are clients of whom each has its port and an address.
+// running are clients of which each has its port and an address.
 func running(n int) func(status.Status) bool {
 	return func(s status.Status) bool {
 		return len(s.Clients) == n && !slices.ContainsFunc(s.Clients, func(c status.Client) bool {
@@ -151,39 +151,4 @@ func zeroCounters(s status.Status) status.Status {
 		s.Clients[i].ID = uint64(i + 1)
 	}
 	return s
-}
-
-// TestDescriptionOverAnUpgrade: what the daemon and its clients are and did stays.
-func TestDescriptionOverAnUpgrade(t *testing.T) {
-	p, path := startOwnOpen(t)
-	for i, way := range []vnettest.Transport{p.stream(), p.connected(), p.unconnected(), p.attach(proto.Stream), p.adopt(proto.Datagram, true)} {
-		g := plugIn(t, dialWay(t, way), fakeguest.Options{
-			Name: fmt.Sprintf("vm%d", i), MAC: net.HardwareAddr{2, 0, 0, 0, 9, byte(i)}, Timeout: patience,
-		})
-		_, err := g.Configure()
-		require.NoError(t, err)
-	}
-	before := p.describes(t, running(5))
-	replaceProgram(t, path)
-	_, stderr, err := p.upgrade(t)
-	require.NoError(t, err, stderr)
-	after := p.describes(t, running(5))
-	assert.Equal(t, 1, after.Daemon.Upgrades)
-	assert.True(t, before.Daemon.Started.Equal(after.Daemon.Started))
-	assert.GreaterOrEqual(t, after.Daemon.Uptime, before.Daemon.Uptime)
-	assert.Equal(t, before.Totals.Connects, after.Totals.Connects)
-	assert.GreaterOrEqual(t, after.Totals.ToNet.Frames, before.Totals.ToNet.Frames)
-	assert.GreaterOrEqual(t, after.Totals.ToClient.Bytes, before.Totals.ToClient.Bytes)
-	for i, was := range before.Clients {
-		is := after.Clients[i]
-		assert.True(t, was.Connected.Equal(is.Connected), "%v, %v", was.Connected, is.Connected)
-		assert.GreaterOrEqual(t, is.Age, was.Age)
-		assert.GreaterOrEqual(t, is.ToNet.Frames, was.ToNet.Frames)
-		assert.GreaterOrEqual(t, is.ToClient.Bytes, was.ToClient.Bytes)
-		assert.GreaterOrEqual(t, is.DHCP.Acks, was.DHCP.Acks)
-		same := func(c status.Client) []any {
-			return []any{c.ID, c.Transport, c.Path, c.Name, c.MAC, c.IP, c.Hostname, c.Peer}
-		}
-		assert.Equal(t, same(was), same(is))
-	}
 }

@@ -8,9 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -69,111 +67,6 @@ func TestDoctorOfARunningDaemon(t *testing.T) {
 	assert.Contains(t, found(byDir, "daemons"), fmt.Sprintf("process %d", p.Process.Pid))
 }
 
-// TestDoctorOfWhatAKillLeaves: the socket, and the pidfile, whose number may become another program's.
-func TestDoctorOfWhatAKillLeaves(t *testing.T) {
-	dir := t.TempDir()
-	sock := filepath.Join(dir, "s")
-	p := launch(t, "socket_vmnet2", sock, "--pidfile="+sock+".pid")
-	p.ready(t)
-	p.logsPidfile(t, sock+".pid")
-	_, _ = p.signal(t, syscall.SIGKILL)
-	r := doctorSays(t, nil, sock)
-	assert.Equal(t, 2, r.ExitCode())
-	assert.Contains(t, found(r, "stale"), "warning: "+sock+" is a socket that nothing listens at")
-	assert.Contains(t, found(r, "stale"), "sudo rm "+sock)
-	assert.Contains(t, found(r, "stale"), fmt.Sprintf("notice: the pidfile %s.pid names process %d, which does not run", sock, p.Process.Pid))
-
-	other := exec.Command("sleep", "1000")
-	require.NoError(t, other.Start())
-	t.Cleanup(func() {
-		_ = other.Process.Kill()
-		_ = other.Wait()
-	})
-	require.NoError(t, os.WriteFile(sock+".pid", fmt.Append(nil, other.Process.Pid), 0o600))
-	r = doctorSays(t, nil, sock)
-	assert.Contains(t, found(r, "stale"), fmt.Sprintf("warning: the pidfile %s.pid names process %d, which is another program (sleep)", sock, other.Process.Pid))
-
-	again := launch(t, "socket_vmnet2", sock)
-	again.ready(t)
-	assert.NotContains(t, found(doctorSays(t, nil, sock), "stale"), "nothing listens")
-}
-
-// logsPidfile waits until the daemon has written its number.
-func (p *process) logsPidfile(t *testing.T, path string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		b, err := os.ReadFile(path)
-		return err == nil && string(b) == fmt.Sprint(p.Process.Pid)
-	}, patience, 5e6)
-}
-
-// TestDoctorOfADaemonThatIsForOthers asks as a user who may not connect.
-func TestDoctorOfADaemonThatIsForOthers(t *testing.T) {
-	needRoot(t)
-	dir := execDir(t)
-	sock := filepath.Join(dir, "s")
-	p := launch(t, "socket_vmnet2", sock, "--socket-group=daemon")
-	p.ready(t)
-	copied := filepath.Join(dir, "socket_vmnet2")
-	replaceProgram(t, copied)
-	as := func(groups ...uint32) func(*exec.Cmd) {
-		return func(cmd *exec.Cmd) {
-			cmd.Path, cmd.Dir = copied, "/"
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, Groups: groups}}
-		}
-	}
-	r := doctorSays(t, as(), sock)
-	assert.Equal(t, 3, r.ExitCode())
-	assert.Contains(t, found(r, "permissions"), "error: nobody (65534) may not connect to "+sock)
-	join := "sudo usermod --append --groups daemon nobody"
-	if runtime.GOOS == "darwin" {
-		join = "sudo dseditgroup -o edit -a nobody -t user daemon"
-	}
-	assert.Contains(t, found(r, "permissions"), join)
-	var why []string
-	for _, s := range r.Skipped {
-		if s.Root {
-			why = append(why, s.Why)
-		}
-	}
-	assert.Contains(t, strings.Join(why, "\n"), "its control socket is for others")
-
-	member := doctorSays(t, as(1), sock) // daemon's number on Linux and macOS
-	assert.Contains(t, found(member, "permissions"), "ok: nobody (65534) may connect to "+sock)
-	assert.Contains(t, found(member, "daemons"), "ok: the daemon at "+sock, "a member may read")
-
-	sudo := doctorSays(t, func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), "SUDO_USER=nobody") }, sock)
-	assert.Contains(t, found(sudo, "permissions"), "error: nobody (65534) may not connect", "sudo is about who called it")
-	assert.Contains(t, found(sudo, "daemons"), "ok: the daemon at "+sock)
-}
-
-// TestDoctorOfAnOverlap is on a network of its own, where an interface has the daemon's subnet.
-func TestDoctorOfAnOverlap(t *testing.T) {
-	needRoot(t)
-	p := start(t, "--vmnet-gateway=10.77.0.1")
-	other := filepath.Join(t.TempDir(), "t")
-	launch(t, "socket_vmnet2", other, "--vmnet-gateway=10.77.0.1").ready(t)
-	inside := func(script string) func(*exec.Cmd) {
-		return func(cmd *exec.Cmd) {
-			args := cmd.Args
-			unshare, err := exec.LookPath("unshare")
-			require.NoError(t, err)
-			cmd.Path, cmd.Args = unshare, append([]string{"unshare", "--net", "sh", "-ec", script + `; exec $MACHRUN "$@"`, "sh", filepath.Join(binaries, "socket_vmnet2")}, args[1:]...)
-		}
-	}
-	r := doctorSays(t, inside("ip link set lo up; ip address add 10.77.0.9/25 dev lo"), p.sock)
-	assert.Equal(t, 3, r.ExitCode())
-	assert.Contains(t, found(r, "overlap"), "error: the daemon at "+p.sock+" has 10.77.0.0/24, and so has this host: lo 10.77.0.9/25")
-	assert.Contains(t, found(r, "overlap"), "--vmnet-gateway=192.168.108.1", "192.168.107.0 is proposed to the other one")
-	r = doctorSays(t, inside("ip link set lo up; ip route add 10.77.0.0/16 dev lo"), p.sock)
-	assert.Contains(t, found(r, "overlap"), "a route by lo 10.77.0.0/16")
-	r = doctorSays(t, inside("true"), p.sock)
-	assert.Contains(t, found(r, "overlap"), "ok: ")
-
-	all := doctorSays(t, inside("true"))
-	assert.Contains(t, found(all, "subnets"), "have the same subnet, 10.77.0.0/24")
-}
-
 func TestDoctorCommandLines(t *testing.T) {
 	root := t.TempDir()
 	file := filepath.Join(root, "file")
@@ -186,12 +79,9 @@ func TestDoctorCommandLines(t *testing.T) {
 		"no address":       {[]string{"--reach=web"}, 1, "--reach=web is no IP address"},
 		"a zone":           {[]string{"--reach=fe80::1%en0"}, 1, "is no IP address"},
 		"no root":          {[]string{"--root=/does/not/exist"}, 1, "there is no such directory"},
-		"a file as root":   {[]string{"--root=" + file}, 1, "is not a directory"},
-		"unknown":          {[]string{"--sudo"}, 1, "--sudo"},
 		"relative, staged": {[]string{"--root=" + root, "s"}, 1, "s is not absolute"},
 		"a staged system":  {[]string{"--root=" + root}, 0, "Nothing is wrong, as far as was checked."},
 		"staged, a socket": {[]string{"--root=" + root, "/var/run/socket_vmnet"}, 0, "below " + root},
-		"staged, a home":   {[]string{"--root=" + root, "--home=/"}, 0, "Nothing is wrong"},
 		"help":             {[]string{"--help"}, 0, "Exit code: 0 nothing is wrong"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
 
 const (
@@ -121,5 +121,5 @@ func become(command []string) (int, error) {
 	if errors.Is(err, syscall.ENOENT) {
 		code = exitNotFound
 	}
-	return code, fmt.Errorf("run %q: %s", command[0], errtext.Of(err))
+	return code, fmt.Errorf("run %q: %s", command[0], compat.Strerror(err))
 }

@@ -13,7 +13,7 @@ import (
 // TestExecRefusesThePollersNumber: the first number behind the eight that package lowfd keeps, where no thread can have descriptors
 // of its own. It would work four times in five.
 func TestExecRefusesThePollersNumber(t *testing.T) {
-	p := startPassing(t)
+	p := startOpen(t)
 	code, _, stderr := outcome(t, execCmd(t, "--fd=11", p.sock, "--", "true"))
 	if runtime.GOOS == "linux" {
 		require.Zero(t, code, stderr)
@@ -26,7 +26,7 @@ func TestExecRefusesThePollersNumber(t *testing.T) {
 // TestExecLeavesTheRuntimeAlone: whatever number the link or the lifeline gets, it is never that of the Go runtime's poller,
 // whose threads run on until exec. A program that overwrites it ends with "netpoll failed", one time in five.
 func TestExecLeavesTheRuntimeAlone(t *testing.T) {
-	p := startPassing(t)
+	p := startOpen(t)
 	for _, c := range []struct {
 		name  string
 		debug string // GODEBUG: which files the runtime has open decides where its poller is
@@ -36,7 +36,7 @@ func TestExecLeavesTheRuntimeAlone(t *testing.T) {
 	} {
 		for fd := 3; fd <= 6; fd++ {
 			t.Run(fmt.Sprintf("%s, descriptor %d", c.name, fd), func(t *testing.T) {
-				for range 10 {
+				for range 5 {
 					cmd := execCmd(t, fmt.Sprintf("--fd=%d", fd), p.sock, "--", "true")
 					if c.debug != "" {
 						cmd.Env = append(cmd.Env, "GODEBUG="+c.debug)

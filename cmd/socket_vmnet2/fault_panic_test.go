@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +19,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
@@ -91,33 +87,6 @@ func (f *faulty) count(point string) int {
 	return strings.Count(f.stderr.String(), "injected at "+point)
 }
 
-// beside runs flows between healthy clients until the returned function is called, which checks that nothing was lost.
-func beside(t *testing.T, flows ...*flow) (stop func()) {
-	t.Helper()
-	var end atomic.Bool
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for rounds := 0; rounds == 0 || !end.Load(); rounds++ {
-			again := make([]*flow, len(flows))
-			for i, f := range flows {
-				again[i] = newFlow(f.name, f.from, f.to)
-			}
-			runFlows(t, 500, again...)
-			if t.Failed() {
-				return
-			}
-		}
-	}()
-	stop = func() {
-		t.Helper()
-		end.Store(true)
-		<-done
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
 // marked is a frame over which a point panics.
 func marked(dst, src net.HardwareAddr) []byte {
 	return testFrame(dst, src, strings.Repeat(faults.Mark+" ", 20))
@@ -183,8 +152,8 @@ func injections() []injection {
 		}
 	}
 	all := []injection{
-		{"perclient.frames", (*process).ways, (*victim).introduce, fromVictim, true},
-		{"link.deliver", (*process).ways, (*victim).introduce, toVictim, true},
+		{"perclient.frames", onePer, (*victim).introduce, fromVictim, true},
+		{"link.deliver", onePer, (*victim).introduce, toVictim, true},
 		{"link.drain", onePer, (*victim).introduce, flood, true},
 		{"perclient.keep", onePer, nil, func(v *victim) {
 			if l, err := v.way.Dial(v.t.Context()); err == nil { // one that asks is refused
@@ -240,7 +209,7 @@ func (f *faulty) inject(t *testing.T, in injection, way vnettest.Transport, s1, 
 	if in.before != nil {
 		in.before(v)
 	}
-	stop := beside(t, newFlow("stream to stream", s2, g), newFlow("stream to datagram", g, s2))
+	stop := f.beside(t, [2]*fakeguest.Guest{s2, g}, [2]*fakeguest.Guest{g, s2})
 	before := f.count(in.point)
 	f.arm(t, in.point)
 	if in.do != nil {
@@ -264,43 +233,4 @@ func (f *faulty) inject(t *testing.T, in injection, way vnettest.Transport, s1, 
 	for _, x := range []*fakeguest.Guest{s1, s2, g} {
 		require.NoError(t, x.Err())
 	}
-}
-
-// TestGatewayEnds: the gateway's process is killed, and stopped so that it hangs. Another one takes its place, with the leases, and no
-// client loses a frame of another.
-func TestGatewayEnds(t *testing.T) {
-	t.Parallel()
-	if onSimulator() {
-		return // it has none
-	}
-	p := start(t, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
-	p.servesDatagrams(t)
-	s1, s2, g := over(t, p.stream()), over(t, p.unconnected()), over(t, p.stream())
-	introduce(t, s1, s2, g)
-	lease, err := g.Configure()
-	require.NoError(t, err)
-	stop := beside(t, newFlow("stream to datagram", s1, s2), newFlow("datagram to stream", s2, s1))
-	process := func() status.Gateway { s, _ := p.status(t); return s.Network.Usernet.Gateway }
-	for restarts, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGSTOP} {
-		was := process()
-		require.Equal(t, "running", was.State)
-		require.NoError(t, syscall.Kill(was.PID, s))
-		require.Eventually(t, func() bool {
-			now := process()
-			return now.State == "running" && now.PID != was.PID && now.Restarts == uint64(restarts+1)
-		}, patience, 50*time.Millisecond, s)
-		require.Error(t, syscall.Kill(was.PID, 0), "the one before was reaped")
-		again, err := g.Renew(lease)
-		require.NoError(t, err)
-		require.Equal(t, lease.Addr, again.Addr)
-		_, err = g.Ping(netip.MustParseAddr("192.168.105.1"), 56)
-		require.NoError(t, err)
-	}
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		require.NoError(t, syscall.Kill(process().PID, s))
-	}
-	_, err = g.Ping(netip.MustParseAddr("192.168.105.1"), 56)
-	require.NoError(t, err)
-	stop()
-	require.EqualValues(t, 3, process().Restarts, "it heeds no signal but KILL")
 }

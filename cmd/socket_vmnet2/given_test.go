@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -19,8 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 // A manager is a service manager: it makes sockets and starts daemons with them, one after the other. Root's are in a PID namespace
@@ -33,8 +30,6 @@ type manager struct {
 	names []string
 	creds *syscall.Credential // of the daemons, if they are another user's
 	vars  []string
-	// byUser: root's daemon is not a child of process 1.
-	byUser bool
 }
 
 // needRoot skips a test that has to be root or become another user, and fails where tests must not be skipped.
@@ -124,7 +119,7 @@ func (m *manager) start(args ...string) *process {
 	cmd.ExtraFiles = m.files
 	if m.creds != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.creds}
-	} else if os.Geteuid() == 0 && !m.byUser && asProcess1(cmd) {
+	} else if os.Geteuid() == 0 && asProcess1(cmd) {
 		cmd.Args[2] = initShell
 	}
 	return runDaemon(m.t, cmd, m.sock)
@@ -148,68 +143,86 @@ func (m *manager) told() (next func() string) {
 	}
 }
 
-// TestGivenSocket: a socket that a service manager has made is served and left as it is, and the manager is told.
-func TestGivenSocket(t *testing.T) {
-	t.Run("root's", func(t *testing.T) { testGivenSocket(t, newManager(t)) })
-	t.Run("a user's", func(t *testing.T) {
+// TestGivenSockets: sockets that a service manager has made are served and left as they are, over an upgrade too, and the manager is told.
+func TestGivenSockets(t *testing.T) {
+	t.Run("root's, all of them", func(t *testing.T) {
+		m := newManager(t)
+		require.NoError(t, os.MkdirAll(m.sock+".d/dgram", 0o750))
+		m.listen("stream", "s")
+		m.listen("attach", "s.d/attach")
+		m.listen("adopt", "s.d/adopt")
+		m.listen("control", "s.d/control")
+		shared, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.sock + ".d/dgram/sock", Net: "unixgram"})
+		require.NoError(t, err)
+		m.keep("dgram", "s.d/dgram/sock", shared)
+		m.own(m.sock + ".d/dgram")
+		m.own(m.sock + ".d")
+		next := m.told()
+		for range 2 {
+			testGiven(m, next, func(p *process) {
+				for _, way := range p.ways() {
+					_, err := over(t, way).Configure()
+					require.NoError(t, err, way.Name)
+				}
+			})
+			for _, name := range []string{"s.d/attach", "s.d/adopt", "s.d/control", "s.d/dgram/sock"} {
+				assert.FileExists(t, filepath.Join(m.dir, name))
+			}
+		}
+	})
+	t.Run("a user's, SOCKET alone", func(t *testing.T) {
 		m := newManager(t)
 		if os.Geteuid() == 0 {
 			m.asUser()
 		}
-		testGivenSocket(t, m)
+		m.listen("socket_vmnet2.socket", "s")
+		require.NoError(t, os.Chmod(m.sock, 0o604))
+		testGiven(m, m.told(), func(*process) {
+			info, err := os.Stat(m.sock + ".d")
+			require.NoError(t, err)
+			assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "the socket's group may not connect, so it may not here")
+		})
+		assert.NoDirExists(t, m.sock+".d")
 	})
 }
 
-func testGivenSocket(t *testing.T, m *manager) {
+// testGiven is the life of a daemon, of which next has the messages; check looks at it while it serves.
+func testGiven(m *manager, next func() string, check func(p *process)) {
+	t := m.t
 	t.Helper()
-	m.listen("socket_vmnet2.socket", "s")
-	require.NoError(t, os.Chmod(m.sock, 0o604))
 	before, err := os.Lstat(m.sock)
 	require.NoError(t, err)
-	next := m.told()
-	p := m.start("--pidfile="+m.dir+"/pid", "--socket-mode=0700")
-	assert.Regexp(t, "^READY=1\nSTATUS=serving "+m.sock+": [a-z]+, shared, ", next())
+	hears := func(want string) { require.Regexp(t, "^"+want, next()) }
+	p := m.start(append([]string{"--pidfile=" + m.dir + "/pid", "--socket-mode=0700"}, datagramArgs...)...)
+	hears("READY=1\nSTATUS=serving " + m.sock + ": [a-z]+, shared, ")
 	assert.FileExists(t, m.dir+"/pid", "it is there when the manager is told")
-	p.talkers(t).check("served")
+	tk := p.talkers(t)
+	tk.check("served")
 	p.says(t, "have no effect: the service manager has made the socket")
-	info, err := os.Stat(m.sock + ".d")
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "the socket's group may not connect, so it may not here")
+	check(p)
+	_, stderr, err := p.upgrade(t)
+	require.NoError(t, err, stderr)
+	hears("RELOADING=1\nMONOTONIC_USEC=")
+	hears("READY=1\n")
+	tk.check("the same connections")
+	p.talkers(t).check("and new ones")
 	p.stop(t)
-	assert.Equal(t, "STOPPING=1\nSTATUS=stopping", next())
+	hears("STOPPING=1\nSTATUS=stopping$")
 	after, err := os.Lstat(m.sock)
 	require.NoError(t, err)
 	assert.True(t, os.SameFile(before, after))
 	assert.Equal(t, before.Mode(), after.Mode())
 	assert.FileExists(t, m.sock+".lock")
-	assert.NoDirExists(t, m.sock+".d")
 	assert.NoFileExists(t, m.dir+"/pid")
-	p.says(t, "client connected")
+	assert.Empty(t, p.stdout.String())
+	p.says(t, "is left to the next process")
 	p.matches(t, `client gone .*peer_uid=\d+ peer_gid=\d+`)
-}
-
-// TestRootHeedsProcess1Alone: a daemon that a user starts as root, by sudo for example, takes nothing but DEBUG from it.
-func TestRootHeedsProcess1Alone(t *testing.T) {
-	needRoot(t)
-	m := &manager{t: t, dir: shortDir(t), byUser: true}
-	m.sock = m.dir + "/s"
-	m.listen("stream", "s")
-	m.vars = []string{"NOTIFY_SOCKET=" + m.dir + "/notify"}
-	p := m.start()
-	p.exits(t, 1)
-	p.says(t, "WARN | LISTEN_FDS is ignored: a daemon that runs as root heeds it only when process 1 has started it")
-	p.says(t, "DEBUG| NOTIFY_SOCKET is ignored")
-	p.says(t, "ERROR| bind: Address already in use")
-	assert.FileExists(t, m.sock)
 }
 
 // TestBacklogIsLeftToTheNext: a client that connects while the daemon stops is served by the next one, on that very connection.
 func TestBacklogIsLeftToTheNext(t *testing.T) {
 	m := newManager(t)
 	m.listen("stream", "s")
-	require.NoError(t, os.MkdirAll(m.sock+".d", 0o750))
-	m.listen("attach", "s.d/attach")
-	m.own(m.sock + ".d")
 	first := m.start()
 	tk := first.talkers(t)
 	quit := make(chan struct{})
@@ -226,21 +239,9 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 	})
 	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
 	first.says(t, "Received signal")
-	require.Eventually(t, func() bool {
-		return strings.Count(first.stderr.String(), "is left to the next process") == 2 // of stream and attach
-	}, patience, time.Millisecond, "%s", first.stderr)
+	first.says(t, "is left to the next process")
 	late := first.dial(t, 0xc1)
 	late.send(0, "sent while no daemon listened")
-	attached := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	go func() {
-		a, err := proto.Attach(ctx, m.sock, proto.Request{Transport: proto.Datagram})
-		if err == nil {
-			err = a.Close()
-		}
-		attached <- err
-	}()
 	<-first.ended
 	close(quit)
 	babble.Wait()
@@ -251,7 +252,6 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 	pair := talking{second.dial(t, 0xd1), late}
 	pair.meet()
 	pair.check("the same connection")
-	require.NoError(t, <-attached)
 }
 
 // visit connects as programs in C do, waiting for room in the backlog, sends a frame and leaves.
@@ -276,92 +276,16 @@ func visit(path string) error {
 	return err
 }
 
-// TestUpgradeOfGivenSocket: after an upgrade in place the socket is still the service manager's, and so is what waits at it.
-func TestUpgradeOfGivenSocket(t *testing.T) {
+// TestGivenSocketThatIsRefused: a socket in a directory that is not ours is not served. All else that may be wrong is in package inherit.
+func TestGivenSocketThatIsRefused(t *testing.T) {
 	m := newManager(t)
-	m.listen("stream", "s")
-	next := m.told()
-	hears := func(want string) {
-		got := next()
-		require.True(t, strings.HasPrefix(got, want), "%q", got)
-	}
-	p := m.start()
-	hears("READY=1\n")
-	tk := p.talkers(t)
-	for range 2 {
-		_, stderr, err := p.upgrade(t)
-		require.NoError(t, err, stderr)
-		hears("RELOADING=1\nMONOTONIC_USEC=")
-		hears("READY=1\n")
-		tk.check("the same connections")
-	}
-	p.talkers(t).check("and new ones")
-	p.stop(t)
-	hears("STOPPING=1\n")
-	assert.FileExists(t, m.sock)
-	p.says(t, "is left to the next process")
-}
-
-// TestAllGivenSockets: those beside SOCKET are served and stay, too.
-func TestAllGivenSockets(t *testing.T) {
-	m := newManager(t)
-	require.NoError(t, os.MkdirAll(m.sock+".d/dgram", 0o750))
-	m.listen("stream", "s")
-	m.listen("attach", "s.d/attach")
-	m.listen("adopt", "s.d/adopt")
-	m.listen("control", "s.d/control")
-	shared, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.sock + ".d/dgram/sock", Net: "unixgram"})
-	require.NoError(t, err)
-	m.keep("dgram", "s.d/dgram/sock", shared)
-	m.own(m.sock + ".d/dgram")
-	m.own(m.sock + ".d")
-	for range 2 {
-		p := m.start(datagramArgs...)
-		for _, way := range p.ways() {
-			_, err := over(t, way).Configure()
-			require.NoError(t, err, way.Name)
-		}
-		p.stop(t)
-		assert.Empty(t, p.stdout.String())
-		for _, name := range []string{"s", "s.d/attach", "s.d/adopt", "s.d/control", "s.d/dgram/sock"} {
-			assert.FileExists(t, filepath.Join(m.dir, name))
-		}
-	}
-}
-
-// TestGivenSocketsThatAreRefused: nothing is served that is not what it should be.
-func TestGivenSocketsThatAreRefused(t *testing.T) {
-	tests := []struct {
-		name string
-		give func(m *manager)
-		args []string
-		want string
-	}{
-		{"another path", func(m *manager) { m.listen("stream", "t") }, nil, "/t, and stream is expected at "},
-		{"unknown name", func(m *manager) { m.listen("http", "s") }, nil, `"http": the name means nothing here`},
-		{"no directory for it", func(m *manager) {
-			require.NoError(m.t, os.Mkdir(m.sock+".d", 0o750))
-			m.listen("attach", "s.d/attach")
-		}, []string{"--runtime-dir=none"}, "--runtime-dir=none"},
-		{"a directory that is not ours", func(m *manager) {
-			require.NoError(m.t, os.Mkdir(m.dir+"/x", 0o750))
-			require.NoError(m.t, os.Chmod(m.dir+"/x", 0o777))
-			m.own(m.dir + "/x")
-			m.listen("attach", "x/attach")
-		}, []string{"--runtime-dir=x"}, "sockets beside the socket were given and cannot be served: runtime directory"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			m := newManager(t)
-			tt.give(m)
-			for i, a := range tt.args {
-				tt.args[i] = strings.ReplaceAll(a, "=x", "="+m.dir+"/x")
-			}
-			p := m.start(append(tt.args, "--pidfile="+m.dir+"/pid")...)
-			p.exits(t, 1)
-			p.says(t, "ERROR| ")
-			p.says(t, tt.want)
-			assert.NoFileExists(t, m.dir+"/pid")
-		})
-	}
+	require.NoError(t, os.Mkdir(m.dir+"/x", 0o750))
+	require.NoError(t, os.Chmod(m.dir+"/x", 0o777))
+	m.own(m.dir + "/x")
+	m.listen("attach", "x/attach")
+	p := m.start("--runtime-dir="+m.dir+"/x", "--pidfile="+m.dir+"/pid")
+	p.exits(t, 1)
+	p.says(t, "ERROR| ")
+	p.says(t, "sockets beside the socket were given and cannot be served: runtime directory")
+	assert.NoFileExists(t, m.dir+"/pid")
 }

@@ -4,8 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -16,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/manual"
 )
 
 // TestMistypedCommand: no daemon is started for one, and the old program has none to mistype.
@@ -64,22 +61,4 @@ func TestVersion(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(stdout), &got), stdout)
 	assert.Equal(t, map[string]string{"version": compat.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}, got)
 	assert.Equal(t, 1, strings.Count(stdout, "\n"))
-}
-
-var update = flag.Bool("update", false, "write the manual pages and completions")
-
-// TestManual: manual pages and completions are what the tables of options and commands give.
-func TestManual(t *testing.T) {
-	files, err := manual.Files(manual.Tree{Old: compat.Flags(compat.Old), Daemon: compat.Flags(compat.New), Commands: commands(compat.IO{})})
-	require.NoError(t, err)
-	for name, want := range files {
-		path := filepath.Join("../..", name)
-		if *update {
-			require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
-			continue
-		}
-		got, err := os.ReadFile(path)
-		require.NoError(t, err)
-		assert.Equal(t, want, string(got), "%s is not current: run make manual", name)
-	}
 }

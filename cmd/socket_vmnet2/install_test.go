@@ -3,23 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
-
-// runAs runs a subcommand and returns what it writes.
-func runAs(name string, args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = runCommand(name, args, compat.IO{Stdout: &out, Stderr: &err, LookupEnv: func(string) (string, bool) { return "", false }})
-	return code, out.String(), err.String()
-}
 
 func TestInstallCommandLine(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -33,14 +23,14 @@ func TestInstallCommandLine(t *testing.T) {
 		"rollback of what": {[]string{"rollback", "--from=/x"}, "ERROR| unknown option --from\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := runAs(test.args[0], test.args[1:]...)
+			code, stdout, stderr := call(test.args[0], test.args[1:]...)
 			assert.Equal(t, 1, code)
 			assert.Equal(t, test.want, stderr)
 			assert.Contains(t, stdout, "Usage: socket_vmnet2 "+test.args[0]+" [OPTION]...")
 		})
 	}
 	for _, name := range []string{"install", "rollback"} {
-		code, stdout, stderr := runAs(name, "--help")
+		code, stdout, stderr := call(name, "--help")
 		assert.Zero(t, code)
 		assert.Contains(t, stdout, "Usage: socket_vmnet2 "+name)
 		assert.Empty(t, stderr)
@@ -72,23 +62,23 @@ Now
   stopped and one is started: limactl stop NAME && limactl start NAME
 To go back: sudo /opt/socket_vmnet/bin/socket_vmnet2 rollback
 `
-	code, stdout, stderr := runAs("install", "--root="+root, "--from="+from, "--dry-run")
+	code, stdout, stderr := call("install", "--root="+root, "--from="+from, "--dry-run")
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, "Install v1.0 below /opt/socket_vmnet, if it were not a dry run"+plan, stdout)
-	code, stdout, stderr = runAs("install", "--root="+root, "--from="+from)
+	code, stdout, stderr = call("install", "--root="+root, "--from="+from)
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, "Install v1.0 below /opt/socket_vmnet"+plan, stdout)
 
-	code, stdout, stderr = runAs("rollback", "--root="+root)
+	code, stdout, stderr = call("rollback", "--root="+root)
 	assert.Zero(t, code, stderr)
 	assert.Contains(t, stdout, "Roll back below /opt/socket_vmnet:\n  libexec/vmnet-helper     removed; there was none\n")
 	assert.Contains(t, stdout, "  bin/socket_vmnet         the link to /elsewhere again\n")
-	code, stdout, stderr = runAs("rollback", "--root="+root)
+	code, stdout, stderr = call("rollback", "--root="+root)
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, "There is no backup in /opt/socket_vmnet/share/socket_vmnet2: nothing was installed, or it was rolled back.\n", stdout)
 
 	require.NoError(t, os.Chmod(filepath.Join(root, "opt"), 0o777))
-	code, stdout, stderr = runAs("install", "--root="+root, "--from="+from)
+	code, stdout, stderr = call("install", "--root="+root, "--from="+from)
 	assert.Equal(t, 1, code)
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "ERROR| --prefix=/opt/socket_vmnet: /opt/socket_vmnet is not safe: /opt can be written by everybody (mode 0777)")

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -93,61 +91,4 @@ func TestMetrics(t *testing.T) {
 	}
 	assert.Greater(t, counters, 10)
 	assert.Positive(t, metric(t, after, "socket_vmnet2_network_transmit_packets_total"))
-}
-
-// TestMetricsUpgrade: the port stays, no reader is refused, and counters go on.
-func TestMetricsUpgrade(t *testing.T) {
-	p, path := startOwn(t, "--metrics-listen=127.0.0.1:0")
-	addr := p.metricsAddr(t)
-	tk := p.talkers(t)
-	tk.check("before")
-	before := p.scrape(t, addr)
-
-	stop := make(chan struct{})
-	var refusals, answers int
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			c, err := net.Dial("tcp", addr)
-			if err != nil {
-				refusals++
-				continue
-			}
-			_ = c.SetDeadline(time.Now().Add(patience))
-			_, _ = io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: "+addr+"\r\n\r\n")
-			if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
-				_ = resp.Body.Close()
-				answers++
-			}
-			_ = c.Close()
-			time.Sleep(2 * time.Millisecond) // each keeps its port of the host for a minute
-		}
-	})
-	replaceProgram(t, path)
-	_, stderr, err := p.upgrade(t)
-	close(stop)
-	wg.Wait()
-	require.NoError(t, err, stderr)
-	assert.Zero(t, refusals)
-	assert.Positive(t, answers)
-	tk.check("after")
-	after := p.scrape(t, addr)
-	assert.InDelta(t, 1.0, metric(t, after, "socket_vmnet2_upgrades_total"), 0)
-	for _, series := range []string{
-		"socket_vmnet2_network_transmit_packets_total", "socket_vmnet2_network_receive_bytes_total", "socket_vmnet2_client_connects_total",
-		"socket_vmnet2_start_time_seconds",
-	} {
-		assert.GreaterOrEqual(t, metric(t, after, series), metric(t, before, series), series)
-	}
-	if c, err := net.Dial("tcp", addr); assert.NoError(t, err) { // silent at the stop
-		defer c.Close()
-	}
-	p.stop(t)
-	_, err = net.Dial("tcp", addr)
-	assert.Error(t, err)
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"net"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +19,7 @@ const gatewayFlag = "--vmnet-gateway=192.168.105.1"
 var gatewayAddr = netip.MustParseAddr("192.168.105.1")
 
 // TestOptionsReachTheNetwork: an address that is reserved, guests that are kept from each other, and no way out. What the
-// three are in detail is tested where they are made: packages dhcp, bridge and gateway.
+// three are in detail is tested where they are made: packages dhcp, bridge and gateway; which ones come with others in package compat.
 func TestOptionsReachTheNetwork(t *testing.T) {
 	p := start(t, gatewayFlag, "--isolate", "--vmnet-disable-nat44", "--vmnet-reserve=02:00:00:00:01:03=192.168.105.99")
 	a, b := guest(t, p, 3), guest(t, p, 2)
@@ -46,6 +45,17 @@ func TestOptionsReachTheNetwork(t *testing.T) {
 	}
 	assert.Empty(t, heard.Collect(200*time.Millisecond), "it would be there by now")
 
+	loopback := a.Listen(func(f []byte) bool {
+		p, err := fakeguest.Parse(f)
+		return err == nil && p.ARPOp == fakeguest.ARPReply && p.SrcIP == hostAlias
+	})
+	ask := fakeguest.ARPPacket(fakeguest.ARPRequest, a.MAC(), a.Addr().Addr(), make(net.HardwareAddr, 6), hostAlias)
+	require.NoError(t, a.Send(fakeguest.EthernetFrame(fakeguest.Broadcast, a.MAC(), fakeguest.TypeARP, ask)))
+	_, err = a.Resolve(gatewayAddr) // what was asked before is answered before
+	require.NoError(t, err)
+	_, err = loopback.Next(0)
+	require.Error(t, err, "nor to this host's loopback: --isolate")
+
 	flags, err := a.ExchangeSYN(netip.MustParseAddrPort("198.51.100.1:80"))
 	require.NoError(t, err)
 	assert.NotZero(t, flags&fakeguest.TCPRst, "there is no way out")
@@ -53,50 +63,6 @@ func TestOptionsReachTheNetwork(t *testing.T) {
 
 // hostAlias is the host's in the embedded network of gatewayFlag.
 var hostAlias = netip.MustParseAddr("192.168.105.254")
-
-// TestHostLoopback: a guest reaches what listens on the host's loopback, unless it is kept from the outside or from other guests; and
-// then as well if that was asked for.
-func TestHostLoopback(t *testing.T) {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	for _, c := range []struct {
-		args string
-		want bool
-	}{
-		{"", true},
-		{"--vmnet-disable-nat44", true},
-		{"--host-loopback=off", false},
-		{"--vmnet-mode=host", false},
-		{"--vmnet-mode=host --host-loopback=on", true},
-		{"--isolate", false},
-		{"--isolate --host-loopback=on", true},
-		{"--isolate --vmnet-mode=host --host-loopback=on", true},
-	} {
-		t.Run(c.args, func(t *testing.T) {
-			g := guest(t, start(t, append(strings.Fields(c.args), gatewayFlag)...), 1)
-			lease, err := g.Configure()
-			require.NoError(t, err)
-			g.SetAddr(lease.Addr, gatewayAddr)
-			answers := g.Listen(func(f []byte) bool {
-				p, err := fakeguest.Parse(f)
-				return err == nil && p.ARPOp == fakeguest.ARPReply && p.SrcIP == hostAlias
-			})
-			ask := fakeguest.ARPPacket(fakeguest.ARPRequest, g.MAC(), g.Addr().Addr(), make(net.HardwareAddr, 6), hostAlias)
-			require.NoError(t, g.Send(fakeguest.EthernetFrame(fakeguest.Broadcast, g.MAC(), fakeguest.TypeARP, ask)))
-			_, err = g.Resolve(gatewayAddr) // what was asked before is answered before
-			require.NoError(t, err)
-			_, err = answers.Next(0)
-			require.Equal(t, c.want, err == nil, "the address is answered for")
-			if !c.want {
-				return
-			}
-			flags, err := g.ExchangeSYN(netip.AddrPortFrom(hostAlias, ln.Addr().(*net.TCPAddr).AddrPort().Port()))
-			require.NoError(t, err)
-			assert.Zero(t, flags&fakeguest.TCPRst)
-		})
-	}
-}
 
 // TestMetricsAreNotForGuests: they tell of all other guests. That holds after an upgrade too, and other ports are reached.
 func TestMetricsAreNotForGuests(t *testing.T) {

@@ -19,14 +19,13 @@ import (
 // onBoth are the tests of the daemon that hold for every network. The others are about the embedded network's own services
 // and sizes, or about command lines.
 var onBoth = []string{
-	"TestDatagramConformance", "TestLeasesOverEachTransport",
+	"TestDatagramConformance",
 	"TestStopWithClientsOfAllKinds", "TestPathClientsOutliveTheDaemon",
 	"TestPanics",
 	"TestForgeries",
-	"TestAddressesOverAnUpgrade",
 	"TestUpgradeUnderLoad",
-	"TestDescriptionOverAnUpgrade", "TestDescribesVmnet",
-	"TestUpgradeOfAllKinds", "TestUpgradeKeepsWhatEndsAClient", "TestFailedUpgradeKeepsAllKinds",
+	"TestDescribesVmnet",
+	"TestUpgradeOfAllKinds", "TestFailedUpgradeKeepsAllKinds",
 	"TestGuestWithoutAddress",
 	"TestOnVmnet",
 }

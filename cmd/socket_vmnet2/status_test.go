@@ -11,11 +11,9 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,41 +39,30 @@ func call(name string, args ...string) (code int, stdout, stderr string) {
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
 		{"status", "--interval=x", "--interval=x is no number of seconds from 0.1 to 86400"},
-		{"status", "--interval=0", "--interval=0 is no number"},
-		{"status", "--interval=NaN", "--interval=NaN is no number"},
 		{"status", "--hosts --json", "--hosts goes with neither --json nor --watch"},
-		{"status", "--hosts --watch", "--hosts goes with neither --json nor --watch"},
 		{"status", "--interval=1 /s", "--interval goes with --watch"},
 		{"clients", "--watch", "unknown option --watch"},
 		{"kick", "", "no CLIENT"},
-		{"kick", "/s", "no CLIENT"},
 		{"kick", "1 --json", "unknown option --json"},
 		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error), and no SOCKET of that name is here`},
 		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
-		{"log-level", "/s debug", `not ["/s" "debug"]`},
 		{"upgrade", "", "no SOCKET"},
 		{"upgrade", "--timeout /s", "no time, such as 10s"},
 		{"upgrade", "--timeout=-1s /s", "--timeout=-1s is no time, such as 10s"},
-		{"upgrade", "--timeout=0 /s", "--timeout=0 is no time, such as 10s"},
 		{"help", "status kick", `help takes [COMMAND], not "kick" as well`},
 		{"version", "x", `version takes options only, not "x"`},
 		{"selftest", "--pidfile=x", "unknown option --pidfile"},
 		{"selftest", "--timeout=0s", "--timeout=0s is no time, such as 30s"},
-		{"selftest", "--timeout=x", "--timeout=x is no time, such as 30s"},
 		{"try", "--pidfile=/x", "unknown option --pidfile"},
 		{"try", "--vmnet-mode=x", `unknown vmnet mode "x"`},
 		{"try", "--socket-user=", "--socket-user is empty"},
 		{"exec", "", "no SOCKET"},
 		{"exec", "/s", "no COMMAND"},
-		{"exec", "/s --", "no COMMAND"},
 		{"exec", "/s --dgram -- true", "--dgram is behind SOCKET"},
 		{"exec", "--datagram /s -- true", "unknown option --datagram"},
 		{"exec", "--dgram --stream /s true", "exclude each other"},
 		{"exec", "--fd=1 /s true", "--fd=1"},
-		{"exec", "--fd=1024 /s true", "--fd=1024"},
-		{"exec", "--fd=three /s true", "--fd=three"},
 		{"exec", "--mac=01:00:5e:00:00:01 /s true", "--mac: "},
-		{"exec", "--mac= /s true", "--mac: "},
 		{"exec", "--interface-id=x /s true", "--interface-id: "},
 		{"exec", "--name=\x01 /s true", "--name: "},
 		{"exec", "--json= /s true", "--json="},
@@ -207,10 +194,8 @@ func TestAskRefused(t *testing.T) {
 		want     string
 	}{
 		{"too old", old, []string{"status"}, "the daemon is older than this program and has no /v1/status: have it become this program with socket_vmnet2 upgrade "},
-		{"too old for a level", old, []string{"log-level"}, "and has no /v1/log-level"},
 		{"no answer", map[string]http.HandlerFunc{"/": hangs}, []string{"status"}, "no answer within 300ms: see the daemon's log"},
 		{"no JSON", map[string]http.HandlerFunc{"/": says("x")}, []string{"status"}, "the answer is not JSON"},
-		{"another JSON", map[string]http.HandlerFunc{"/": says("[1]")}, []string{"status"}, "the daemon answers something else"},
 		{"another level", map[string]http.HandlerFunc{"/": says("{}")}, []string{"log-level"}, "the daemon answers something else: {}"},
 		{"busy", map[string]http.HandlerFunc{"/": refuses(503, "busy", "come\x1b[2J again")}, []string{"clients"}, "come?[2J again"},
 		{
@@ -218,18 +203,6 @@ func TestAskRefused(t *testing.T) {
 			map[string]http.HandlerFunc{"PUT /v1/log-level": refuses(403, "forbidden", "only root may")},
 			[]string{"log-level", "debug"},
 			"only root may",
-		},
-		{
-			"kick not allowed",
-			map[string]http.HandlerFunc{"GET /v1/status": says(one), "DELETE /": refuses(403, "forbidden", "only root may")},
-			[]string{"kick", "1"},
-			"only root may",
-		},
-		{
-			"kick one that has left",
-			map[string]http.HandlerFunc{"GET /v1/status": says(one), "DELETE /": refuses(404, "no_client", "there is no client 1 now")},
-			[]string{"kick", "1"},
-			"there is no client 1 now",
 		},
 		{
 			"kick one of two",
@@ -354,42 +327,4 @@ func TestExplainDaemon(t *testing.T) {
 		assert.ErrorContains(t, explainDaemon(c.d), c.want)
 	}
 	require.NoError(t, explainDaemon(find.Daemon{}))
-}
-
-// TestAskAsAnother: a member of the socket's group may look and not touch, and a stranger is told what to do.
-func TestAskAsAnother(t *testing.T) {
-	if os.Geteuid() != 0 { // only root can become another user; TestAskRefused has the words
-		return
-	}
-	const other = 65534
-	dir, err := os.MkdirTemp("/tmp", "ask") // others can reach it
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	program := filepath.Join(dir, "socket_vmnet2")
-	replaceProgram(t, program)
-	p := launch(t, "socket_vmnet2", filepath.Join(dir, "s"))
-	p.ready(t)
-	require.NoError(t, os.Chown(p.sock+".d", -1, other))
-	require.NoError(t, os.Chown(p.sock+".d/control", -1, other))
-	as := func(id uint32, args ...string) (int, string) {
-		c := exec.Command(program, append(args, p.sock)...)
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
-		c.Dir = "/"
-		text, _ := c.CombinedOutput()
-		return c.ProcessState.ExitCode(), string(text)
-	}
-	p.talkers(t)
-	code, text := as(other, "status")
-	assert.Zero(t, code, text)
-	assert.Contains(t, text, "health: ")
-	for _, args := range [][]string{{"log-level", "debug"}, {"kick", "02:00:00:00:00:a1"}} {
-		code, text = as(other, args...)
-		assert.Equal(t, 1, code)
-		assert.Contains(t, text, "ERROR| "+p.sock+": only root may ")
-		assert.Contains(t, text, "use sudo")
-	}
-	code, text = as(other-1, "status")
-	assert.Equal(t, 1, code)
-	assert.Contains(t, text, "this user may not ask the daemon: use sudo, or be a member of the socket's group")
 }

@@ -32,7 +32,7 @@ func (p *process) shows(t *testing.T, text string, n int) {
 		"%q is not %d times in\n%s\n%s", text, n, p.stdout, p.stderr)
 }
 
-// TestWatch: a daemon is shown again and again, over its end and its start; an interruption ends it in order.
+// TestWatch: a daemon is shown again and again, over its end, its start and an upgrade; an interruption ends it in order.
 func TestWatch(t *testing.T) {
 	p := start(t)
 	w, j := watching(t, p), watching(t, p, "--json")
@@ -51,6 +51,9 @@ func TestWatch(t *testing.T) {
 	w.shows(t, "\nhealth: ", before+2)
 	assert.Equal(t, 1, strings.Count(w.stdout.String(), ": gone; "), "a pipe is told once")
 	assert.Equal(t, 1, strings.Count(w.stdout.String(), ": back\n"))
+	_, stderr, err := again.upgrade(t)
+	require.NoError(t, err, stderr)
+	w.shows(t, "upgraded in place once", 2)
 	w.interrupt(t)
 	assert.Empty(t, w.stderr.String())
 	j.stop(t)
@@ -59,17 +62,6 @@ func TestWatch(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(line), &s), line)
 		assert.Contains(t, []int{p.Process.Pid, again.Process.Pid}, s.Daemon.PID)
 	}
-}
-
-// TestWatchUpgrade: it goes on over an upgrade, which is no end.
-func TestWatchUpgrade(t *testing.T) {
-	p := start(t)
-	w := watching(t, p)
-	w.shows(t, "\nhealth: ", 2)
-	_, stderr, err := p.upgrade(t)
-	require.NoError(t, err, stderr)
-	w.shows(t, "upgraded in place once", 2)
-	w.interrupt(t)
 }
 
 // TestWatched is what is said of a daemon as looks follow each other.

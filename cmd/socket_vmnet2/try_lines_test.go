@@ -87,29 +87,6 @@ func TestTryQuoting(t *testing.T) {
 	}
 }
 
-// TestTryClientLine runs the line for an old QEMU as it is printed, with another program in QEMU's place.
-func TestTryClientLine(t *testing.T) {
-	r := newTryRig(t)
-	client := filepath.Join(filepath.Dir(r.program), "socket_vmnet_client")
-	out, err := exec.Command("go", "build", "-o", client, "../socket_vmnet_client").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	p := r.try("--json")
-	v := r.ready(p)
-	assert.Equal(t, client, v.Client)
-	var use string
-	for _, l := range v.Lines {
-		if l.For == "qemu-old" {
-			use = l.Use
-		}
-	}
-	fake := filepath.Join(filepath.Dir(r.program), "qemu")
-	require.NoError(t, os.WriteFile(fake, []byte("#!/bin/sh\n[ -S /dev/fd/3 ] && echo \"$@\"\n"), 0o755))
-	out, err = exec.Command("/bin/sh", "-c", "$MACHRUN "+strings.Replace(use, "qemu-system-...", fake, 1)).CombinedOutput()
-	require.NoError(t, err, "%s\n%s", use, out)
-	assert.Regexp(t, `^-device virtio-net-pci,netdev=n0,mac=52:54:00(:[0-9a-f]{2}){3} -netdev socket,id=n0,fd=3\n$`, string(out))
-	p.stop(t)
-}
-
 func TestClientProgram(t *testing.T) {
 	dir := t.TempDir()
 	program, other := filepath.Join(dir, "bin", "socket_vmnet2"), filepath.Join(dir, "link")

@@ -120,7 +120,7 @@ func TestTryGuest(t *testing.T) {
 }
 
 func TestTrySignals(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) {
 			r := newTryRig(t)
 			dir := filepath.Join(r.home, "and, a comma")
@@ -147,11 +147,8 @@ func TestTryDirRefused(t *testing.T) {
 	before := listing(t, r.home)
 	tests := []struct{ name, dir, want string }{
 		{"empty", "", "--dir is empty"},
-		{"file", full + "/x", "File exists"},
 		{"directory", full, "File exists"},
-		{"dangling link", r.home + "/dangling", "File exists"},
 		{"no parent", r.home + "/no/where", "No such file or directory"},
-		{"below a file", full + "/x/y", "Not a directory"},
 		{"too long", "/" + strings.Repeat("x", 95), "is too long: the path of a socket in it has "},
 	}
 	for _, tt := range tests {
@@ -172,12 +169,9 @@ func TestTryRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--vmnet-gateway=x"}, `invalid address "x"`},
-		{[]string{"--vmnet-mask=255.0.255.0"}, "is no netmask"},
 		{[]string{"--vmnet-dhcp-end=192.168.7.9"}, "--vmnet-gateway=IP is needed"},
 		{[]string{"--vmnet-reserve=52:54:00:00:00:01=192.168.7.9"}, "--vmnet-gateway=IP is needed"},
 		{[]string{"--vmnet-forward=tcp:80=192.168.7.9:80"}, "--vmnet-gateway=IP is needed"},
-		{[]string{"--vmnet-mode=bridged"}, "--vmnet-interface"},
 		{[]string{"--vmnet-mode=bridged", "--vmnet-interface=eth0", "--backend=usernet"}, "bridged mode needs macOS vmnet"},
 		{[]string{"--socket-group=no such group"}, `unknown group name "no such group"`},
 		{[]string{"--socket-user=no such user"}, `unknown user name "no such user"`},
@@ -189,25 +183,6 @@ func TestTryRefused(t *testing.T) {
 			assert.Empty(t, stdout)
 		})
 	}
-}
-
-// TestTryAsRoot: others than root reach the socket as its owner says.
-func TestTryAsRoot(t *testing.T) {
-	needRoot(t)
-	r := newTryRig(t)
-	dir := filepath.Join(r.home, "root")
-	p := r.try("--json", "--dir="+dir, "--socket-user=nobody")
-	v := r.ready(p)
-	assert.Equal(t, dir+"/sock", v.Socket)
-	assert.Equal(t, "nobody", v.User)
-	info, err := os.Lstat(v.Socket)
-	require.NoError(t, err)
-	assert.EqualValues(t, 65534, info.Sys().(*syscall.Stat_t).Uid)
-	info, err = os.Lstat(dir)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o711), info.Mode().Perm())
-	p.stop(t)
-	assert.NoDirExists(t, dir)
 }
 
 // TestTryDocs: what is printed for scripts is in the documentation, by name.

@@ -17,8 +17,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
 	_ "github.com/socket-vmnet2/socket_vmnet2/internal/daemon/lowfd" // the connection gets such a number
 )
 
@@ -44,11 +44,11 @@ func run(argv []string, stderr io.Writer) int {
 	}
 	fd, err := newSocket()
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "socket: %s\n", errtext.Of(err))
+		_, _ = fmt.Fprintf(stderr, "socket: %s\n", strerror(err))
 		return 1
 	}
 	if err := connect(fd, path); err != nil {
-		_, _ = fmt.Fprintf(stderr, "Failed to connect to \"%s\": %s\n", path, errtext.Of(err))
+		_, _ = fmt.Fprintf(stderr, "Failed to connect to \"%s\": %s\n", path, strerror(err))
 		return 1
 	}
 	if _, debug := os.LookupEnv("DEBUG"); debug {
@@ -58,14 +58,14 @@ func run(argv []string, stderr io.Writer) int {
 	}
 	passed, err := passOn(fd)
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "dup2: %s\n", errtext.Of(err))
+		_, _ = fmt.Fprintf(stderr, "dup2: %s\n", strerror(err))
 		return 1
 	}
 	if passed != firstFD { // a command with fd=3 would use the caller's file for its network
 		_, _ = fmt.Fprintf(stderr, "WARN | descriptor %d is open in the caller, so the connection is descriptor %d: have the command use that, or close %[1]d, by %[1]d>&- in a shell\n", firstFD, passed)
 	}
 	err = execvp(command)
-	_, _ = fmt.Fprintf(stderr, "Failed to exec \"%s\": %s\n", command[0], errtext.Of(err))
+	_, _ = fmt.Fprintf(stderr, "Failed to exec \"%s\": %s\n", command[0], strerror(err))
 	return 1
 }
 
@@ -78,4 +78,10 @@ func commandOf(argv []string) []string {
 		return argv[3:]
 	}
 	return argv[2:]
+}
+
+// strerror is C's text for an errno, which Go has with a small letter.
+func strerror(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:]
 }

@@ -128,7 +128,7 @@ type Config struct {
 	RuntimeDir string // of the sockets beside SOCKET; empty: SOCKET.d; RuntimeDirNone: there are none
 	// AllowUIDs are users whose datagram sockets are served although a rule would refuse them.
 	AllowUIDs []uint32
-	// GatewayUser is whom the embedded network's gateway becomes; empty: GatewayOwner decides.
+	// GatewayUser is the user that the embedded network's gateway becomes; empty: GatewayOwner decides.
 	GatewayUser string
 	AntiSpoof   bool // clients send from their own addresses only
 	DNSRecords  []dnsRecord

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
@@ -80,7 +79,7 @@ func SignalText(s os.Signal) string {
 	if strings.HasPrefix(text, "signal ") {
 		return "Unknown signal " + strconv.Itoa(int(sig))
 	}
-	text = strings.ToUpper(text[:1]) + text[1:]
+	text = capital(text)
 	if runtime.GOOS == "darwin" {
 		text += ": " + strconv.Itoa(int(sig))
 	}
@@ -101,12 +100,12 @@ func (e *textError) Unwrap() error { return e.Err }
 
 // newTextError makes the line "what: <strerror>".
 func newTextError(what string, err error) *textError {
-	return &textError{Lines: []string{what + ": " + errtext.Of(err)}, Err: err}
+	return &textError{Lines: []string{what + ": " + Strerror(err)}, Err: err}
 }
 
 // LogError logs err at level Error: a textError as its lines, anything else as one line with C's errno text.
 func LogError(log *slog.Logger, err error) {
-	lines := []string{errtext.Message(err)}
+	lines := []string{message(err)}
 	if te, ok := errors.AsType[*textError](err); ok {
 		lines = te.Lines
 	}
@@ -114,3 +113,32 @@ func LogError(log *slog.Logger, err error) {
 		log.LogAttrs(context.Background(), slog.LevelError, l)
 	}
 }
+
+// Strerror is what C's strerror says of the errno inside err: "Permission denied". Programs around socket_vmnet match on such texts. An
+// error without an errno is returned as Go words it, and nil as the empty string.
+func Strerror(err error) string {
+	if no, ok := errors.AsType[syscall.Errno](err); ok {
+		return capital(no.Error())
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// message is err's whole text, with an errno at its end worded as in C: "open /x: Permission denied".
+func message(err error) string {
+	if no, ok := errors.AsType[syscall.Errno](err); ok {
+		if head, ok := strings.CutSuffix(err.Error(), no.Error()); ok {
+			return head + capital(no.Error())
+		}
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// capital turns Go's text of an errno or a signal back into the system's: Go's tables were made from C's with the first letter put in
+// lower case where the second one is.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

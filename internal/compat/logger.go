@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/compat/errtext"
 )
 
 // A handler prints one line per record as socket_vmnet does: no time, "INFO | " or its like in front, and behind the message
@@ -88,7 +86,7 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	switch x := a.Value.Any().(type) {
 	case slog.Level, time.Time, time.Duration:
 	case error:
-		a.Value = slog.StringValue(errtext.Message(x))
+		a.Value = slog.StringValue(message(x))
 	case os.Signal:
 		a.Value = slog.StringValue(SignalText(x))
 	case fmt.Stringer: // such as an address, which is bytes

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Owner is who gets the socket.
+// An Owner is the user and the group that get the socket.
 type Owner struct {
 	UID  int // -1: unchanged
 	GID  int // -1: the daemon's own group

@@ -146,9 +146,14 @@ func TestPidfileFailedStart(t *testing.T) {
 // TestPidfileNotOurs: a file that took the place of ours stays.
 func TestPidfileNotOurs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p")
+	require.NoError(t, os.WriteFile(path+".x", []byte("another's"), 0o644))
+	require.NoError(t, os.Link(path+".x", path))
 	p, err := AcquirePidfile(path, discard())
 	require.NoError(t, err)
 	require.NoError(t, p.Publish(1))
+	other, err := os.ReadFile(path + ".x")
+	require.NoError(t, err)
+	assert.Equal(t, "another's", string(other), "a file with this name is replaced, not written to")
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path, []byte("2"), 0o644))
 	p.Release()

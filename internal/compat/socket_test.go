@@ -59,39 +59,47 @@ func lockAndBind(t *testing.T, path string) (*SocketLock, *net.UnixListener) {
 }
 
 func TestSocketLife(t *testing.T) {
-	for _, stale := range []bool{false, true} {
-		t.Run(fmt.Sprintf("stale %v", stale), func(t *testing.T) {
-			dir := shortDir(t)
-			path := filepath.Join(dir, "s")
-			if stale {
-				staleSocket(t, path)
+	for _, c := range []struct {
+		name, path string
+		stale      bool
+	}{
+		{"absent", "s", false},
+		{"stale", "s", true},
+		{"a file like any other, not Linux's abstract name space", "@s", false},
+		{"the longest path", strings.Repeat("x", MaxSocketPath), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Chdir(shortDir(t))
+			dial := strings.Replace(c.path, "@", "./@", 1)
+			if c.stale {
+				staleSocket(t, c.path)
 			}
-			l, err := LockSocket(t.Context(), path, false, discard())
+			l, err := LockSocket(t.Context(), c.path, false, discard())
 			require.NoError(t, err)
-			_, err = net.Dial("unix", path)
+			_, err = net.Dial("unix", dial)
 			require.Error(t, err, "nothing to connect to before the daemon is ready")
 			ln, err := l.Bind(own())
 			require.NoError(t, err)
-			fi, err := os.Lstat(path)
+			fi, err := os.Lstat(c.path)
 			require.NoError(t, err)
 			assert.Equal(t, os.ModeSocket|0o770, fi.Mode())
-			fi, err = os.Lstat(path + ".lock")
+			fi, err = os.Lstat(c.path + ".lock")
 			require.NoError(t, err)
 			assert.Equal(t, os.FileMode(0o600), fi.Mode())
 
-			c, err := net.Dial("unix", path)
+			conn, err := net.Dial("unix", dial)
 			require.NoError(t, err)
-			require.NoError(t, c.Close())
-			_, err = LockSocket(t.Context(), path, false, discard())
+			require.NoError(t, conn.Close())
+			_, err = LockSocket(t.Context(), c.path, false, discard())
 			require.EqualError(t, err, inUse)
 
 			require.NoError(t, ln.Close())
-			assert.Equal(t, []string{"s", "s.lock"}, entries(t, dir), "the listener's Close leaves the path alone")
-			l.RemoveIfOurs()
-			l.RemoveIfOurs()
-			l.Unlock()
-			l.Unlock()
-			assert.Equal(t, []string{"s.lock"}, entries(t, dir))
+			assert.Equal(t, []string{c.path, c.path + ".lock"}, entries(t, "."), "the listener's Close leaves the path alone")
+			for range 2 {
+				l.RemoveIfOurs()
+				l.Unlock()
+			}
+			assert.Equal(t, []string{c.path + ".lock"}, entries(t, "."))
 		})
 	}
 }
@@ -151,30 +159,6 @@ func TestSocketRefused(t *testing.T) {
 	})
 }
 
-func TestSocketLongestPath(t *testing.T) {
-	dir := shortDir(t)
-	path := dir + "/" + strings.Repeat("x", MaxSocketPath-len(dir)-1)
-	l, ln := lockAndBind(t, path)
-	c, err := net.Dial("unix", path)
-	require.NoError(t, err)
-	require.NoError(t, c.Close())
-	require.NoError(t, ln.Close())
-	l.RemoveIfOurs()
-	l.Unlock()
-}
-
-// TestSocketAtSign: a name that begins with @ is a file like any other, not Linux's abstract name space.
-func TestSocketAtSign(t *testing.T) {
-	t.Chdir(shortDir(t))
-	l, ln := lockAndBind(t, "@s")
-	assert.Equal(t, []string{"@s", "@s.lock"}, entries(t, "."))
-	_, err := LockSocket(t.Context(), "@s", false, discard())
-	require.EqualError(t, err, inUse)
-	require.NoError(t, ln.Close())
-	l.RemoveIfOurs()
-	l.Unlock()
-}
-
 // TestSocketFullBacklog: a daemon that is too busy to accept is a live one. The probe must not wait for it either.
 func TestSocketFullBacklog(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
@@ -221,6 +205,13 @@ func TestSocketLockFile(t *testing.T) {
 		_, err := LockSocket(t.Context(), path, false, NewLogger(&out, slog.LevelInfo))
 		require.EqualError(t, err, "bind: Invalid argument")
 		assert.Contains(t, out.String(), "WARN | the lock file of the socket cannot be used path="+path+".lock ")
+	})
+	t.Run("a second name", func(t *testing.T) {
+		path := filepath.Join(shortDir(t), "s")
+		require.NoError(t, os.WriteFile(path+".x", nil, 0o600))
+		require.NoError(t, os.Link(path+".x", path+".lock"))
+		_, err := LockSocket(t.Context(), path, false, discard())
+		require.EqualError(t, err, "bind: Too many links")
 	})
 	t.Run("of another user", func(t *testing.T) {
 		path := filepath.Join(shortDir(t), "s")

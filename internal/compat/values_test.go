@@ -9,26 +9,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
 func TestInetAton(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"192.168.105.1", "192.168.105.1"},
 		{"192.168.27137", "192.168.106.1"},
-		{"192.11036929", "192.168.105.1"},
 		{"3232262401", "192.168.105.1"},
 		{"0xc0a86901", "192.168.105.1"},
-		{"0XC0.0xa8.0x69.0x1", "192.168.105.1"},
 		{"0300.0250.0151.01", "192.168.105.1"},
-		{"192.168.0105.1", "192.168.69.1"},
 		{"10.1", "10.0.0.1"},
 		{"0", "0.0.0.0"},
-		{"255.255.255.255", "255.255.255.255"},
 		{"4294967295", "255.255.255.255"},
-		{"10.16777215", "10.255.255.255"},
-		{"10.0.65535", "10.0.255.255"},
 		{"00000000012.0.0.1", "10.0.0.1"},
 	} {
 		a, ok := InetAton(c.in)
@@ -52,13 +44,8 @@ func TestAddresses(t *testing.T) {
 		gw, subnet, end string
 	}{
 		{"defaults", "--vmnet-gateway=192.168.105.1", "192.168.105.1", "192.168.105.0/24", "192.168.105.254"},
-		{"hexadecimal gateway", "--vmnet-gateway=0xc0a86901", "192.168.105.1", "192.168.105.0/24", "192.168.105.254"},
-		{"short gateway", "--vmnet-gateway=10.1", "10.0.0.1", "10.0.0.0/24", "10.0.0.254"},
 		{"all three", "--vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.100 --vmnet-mask=255.255.255.0", "192.168.105.1", "192.168.105.0/24", "192.168.105.100"},
 		{"mask first", "--vmnet-mask=255.255.0.0 --vmnet-gateway=172.16.0.1", "172.16.0.1", "172.16.0.0/16", "172.16.0.254"},
-		{"hexadecimal mask", "--vmnet-gateway=192.168.105.1 --vmnet-mask=0xffffff00", "192.168.105.1", "192.168.105.0/24", "192.168.105.254"},
-		{"gateway in the middle", "--vmnet-gateway=192.168.105.100", "192.168.105.100", "192.168.105.0/24", "192.168.105.254"},
-		{"small subnet", "--vmnet-gateway=192.168.105.129 --vmnet-mask=255.255.255.128", "192.168.105.129", "192.168.105.128/25", "192.168.105.254"},
 		{"254 is outside", "--vmnet-gateway=192.168.105.1 --vmnet-mask=255.255.255.128", "192.168.105.1", "192.168.105.0/25", "192.168.105.126"},
 		{"254 is before the gateway", "--vmnet-gateway=10.0.0.255 --vmnet-mask=255.255.0.0", "10.0.0.255", "10.0.0.0/16", "10.0.255.254"},
 		{"smallest subnet", "--vmnet-gateway=10.0.0.1 --vmnet-mask=255.255.255.252", "10.0.0.1", "10.0.0.0/30", "10.0.0.2"},
@@ -122,42 +109,28 @@ func TestBadValues(t *testing.T) {
 		usage              bool
 	}{
 		{"mode", "--vmnet-mode=Shared", `ERROR| Unknown vmnet mode "Shared"`, true},
-		{"empty mode", "--vmnet-mode=", `ERROR| Unknown vmnet mode ""`, true},
 		{"bridged without interface", "--vmnet-mode=bridged", `ERROR| vmnet mode "bridged" require --vmnet-interface to be specified`, true},
 		{"bridged with gateway", gw + "--vmnet-mode=bridged --vmnet-interface=en0", `ERROR| vmnet mode "bridged" conflicts with --vmnet-gateway`, true},
-		{"bridged with gateway and no interface", gw + "--vmnet-mode=bridged", `ERROR| vmnet mode "bridged" require --vmnet-interface to be specified`, true},
 		{"gateway", "--vmnet-gateway=192.168.105.256", `ERROR| invalid address "192.168.105.256" was specified for --vmnet-gateway`, true},
-		{"empty gateway", "--vmnet-gateway=", `ERROR| invalid address "" was specified for --vmnet-gateway`, true},
-		{"gateway with end", "--vmnet-gateway=x --vmnet-dhcp-end=y", `ERROR| invalid address "x" was specified for --vmnet-gateway`, true},
 		{"end without gateway", "--vmnet-mode=host --vmnet-dhcp-end=192.168.105.9", "ERROR| --vmnet-dhcp-end=IP requires --vmnet-gateway=IP", true},
 		{"mask without gateway", "--vmnet-mode=host --vmnet-mask=255.255.255.0", "ERROR| --vmnet-mask=MASK requires --vmnet-gateway=IP", true},
 		{"end without gateway, shared", "--vmnet-dhcp-end=192.168.105.9", "WARN | --vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications\nERROR| --vmnet-dhcp-end=IP requires --vmnet-gateway=IP", true},
 		{"interface id", gw + "--vmnet-interface-id=0E21C1D4", `ERROR| Failed to parse UUID "0E21C1D4"`, true},
-		{"network id", gw + "--vmnet-network-identifier=random", `ERROR| Failed to parse network identifier UUID "random"`, true},
 
 		{"end", gw + "--vmnet-dhcp-end=none", `ERROR| invalid address "none" was specified for --vmnet-dhcp-end`, false},
 		{"end outside", gw + "--vmnet-dhcp-end=192.168.106.9", "ERROR| --vmnet-dhcp-end=192.168.106.9 is not in the network 192.168.105.0/24", false},
 		{"end at the gateway", gw + "--vmnet-dhcp-end=192.168.105.1", "ERROR| --vmnet-gateway=192.168.105.1 leaves no address for guests: they get those behind it, up to 192.168.105.1", false},
-		{"end before the gateway", "--vmnet-gateway=192.168.105.9 --vmnet-dhcp-end=192.168.105.8", "ERROR| --vmnet-gateway=192.168.105.9 leaves no address for guests: they get those behind it, up to 192.168.105.8", false},
-		{"last gateway", "--vmnet-gateway=192.168.105.254", "ERROR| --vmnet-gateway=192.168.105.254 leaves no address for guests: they get those behind it, up to 192.168.105.254", false},
 		{"mask", gw + "--vmnet-mask=24", "ERROR| --vmnet-mask=24 is no netmask: its one bits must come first, as in 255.255.255.0", false},
 		{"mask in no form", gw + "--vmnet-mask=/24", `ERROR| invalid address "/24" was specified for --vmnet-mask`, false},
 		{"mask with a hole", gw + "--vmnet-mask=255.0.255.0", "ERROR| --vmnet-mask=255.0.255.0 is no netmask: its one bits must come first, as in 255.255.255.0", false},
-		{"inverse mask", gw + "--vmnet-mask=0.0.0.255", "ERROR| --vmnet-mask=0.0.0.255 is no netmask: its one bits must come first, as in 255.255.255.0", false},
 		{"mask of all ones", gw + "--vmnet-mask=255.255.255.255", "ERROR| --vmnet-mask=255.255.255.255: a network has between 255.0.0.0 and 255.255.255.252", false},
-		{"mask of 31 ones", gw + "--vmnet-mask=255.255.255.254", "ERROR| --vmnet-mask=255.255.255.254: a network has between 255.0.0.0 and 255.255.255.252", false},
-		{"mask of zeros", gw + "--vmnet-mask=0.0.0.0", "ERROR| --vmnet-mask=0.0.0.0: a network has between 255.0.0.0 and 255.255.255.252", false},
 		{"network address", "--vmnet-gateway=192.168.105.0", "ERROR| --vmnet-gateway=192.168.105.0 is the network address of 192.168.105.0/24", false},
 		{"broadcast address", "--vmnet-gateway=192.168.105.255", "ERROR| --vmnet-gateway=192.168.105.255 is the broadcast address of 192.168.105.0/24", false},
 		{"loopback", "--vmnet-gateway=127.0.0.1", "ERROR| --vmnet-gateway=127.0.0.1 is no address of a private network, such as 192.168.105.1", false},
-		{"multicast", "--vmnet-gateway=224.0.0.1", "ERROR| --vmnet-gateway=224.0.0.1 is no address of a private network, such as 192.168.105.1", false},
 		{"zero", "--vmnet-gateway=0", "ERROR| --vmnet-gateway=0.0.0.0 is no address of a private network, such as 192.168.105.1", false},
 		{"nat66 text", gw + "--vmnet-nat66-prefix=x", `ERROR| invalid IPv6 prefix "x" for --vmnet-nat66-prefix`, false},
-		{"nat66 IPv4", gw + "--vmnet-nat66-prefix=10.0.0.0", `ERROR| invalid IPv6 prefix "10.0.0.0" for --vmnet-nat66-prefix`, false},
 		{"nat66 length", gw + "--vmnet-nat66-prefix=fd00::/64", `ERROR| invalid IPv6 prefix "fd00::/64" for --vmnet-nat66-prefix`, false},
-		{"nat66 zone", gw + "--vmnet-nat66-prefix=fd00::%en0", `ERROR| invalid IPv6 prefix "fd00::%en0" for --vmnet-nat66-prefix`, false},
 		{"nat66 outside", gw + "--vmnet-nat66-prefix=2001:db8::", "ERROR| --vmnet-nat66-prefix=2001:db8:: is not in fd00::/8: use fd00:1234:: or the like", false},
-		{"nat66 fc00", gw + "--vmnet-nat66-prefix=fc00::", "ERROR| --vmnet-nat66-prefix=fc00:: is not in fd00::/8: use fd00:1234:: or the like", false},
 		{"nat66 host bits", gw + "--vmnet-nat66-prefix=fd00:1234::1", "ERROR| --vmnet-nat66-prefix=fd00:1234::1 has bits behind the first 64; use fd00:1234::", false},
 		{"empty interface", "--vmnet-mode=bridged --vmnet-interface=", `ERROR| --vmnet-interface is empty: give an interface of this host, such as "en0"`, false},
 	} {
@@ -177,17 +150,10 @@ func TestPublicGateway(t *testing.T) {
 		{"--vmnet-gateway=192.168.105.1", ""},
 		{"--vmnet-gateway=10.0.0.1 --vmnet-mask=255.0.0.0", ""},
 		{"--vmnet-gateway=172.16.0.1 --vmnet-mask=255.240.0.0", ""},
-		{"--vmnet-gateway=172.31.255.1", ""},
 		{"--vmnet-gateway=100.64.0.1", ""},
-		{"--vmnet-gateway=100.127.255.1 --vmnet-mask=255.192.0.0", ""},
 		{"--vmnet-gateway=8.8.8.1", "8.8.8.1: guests would not reach the Internet's hosts in 8.8.8.0/24"},
-		{"--vmnet-gateway=8.8.8.1 --vmnet-dhcp-end=8.8.8.9", "8.8.8.1: guests would not reach the Internet's hosts in 8.8.8.0/24"},
-		{"--vmnet-gateway=0x08080801", "8.8.8.1: guests would not reach the Internet's hosts in 8.8.8.0/24"},
 		{"--vmnet-gateway=172.32.0.1", "172.32.0.1: guests would not reach the Internet's hosts in 172.32.0.0/24"},
-		{"--vmnet-gateway=172.15.255.1", "172.15.255.1: guests would not reach the Internet's hosts in 172.15.255.0/24"},
-		{"--vmnet-gateway=192.169.0.1", "192.169.0.1: guests would not reach the Internet's hosts in 192.169.0.0/24"},
 		{"--vmnet-gateway=100.128.0.1", "100.128.0.1: guests would not reach the Internet's hosts in 100.128.0.0/24"},
-		{"--vmnet-gateway=100.63.255.1", "100.63.255.1: guests would not reach the Internet's hosts in 100.63.255.0/24"},
 		{"--vmnet-gateway=192.168.105.1 --vmnet-mask=255.0.0.0", "192.168.105.1: guests would not reach the Internet's hosts in 192.0.0.0/8"},
 	} {
 		t.Run(c.argv, func(t *testing.T) {
@@ -234,60 +200,6 @@ func TestIdentifiers(t *testing.T) {
 	} {
 		r = parse(t, Old, []string{"socket_vmnet", "--vmnet-interface-id=" + bad, "/s"})
 		assert.Equal(t, `ERROR| Failed to parse UUID "`+bad+"\"\n", r.stderr)
-	}
-}
-
-func TestNewOptions(t *testing.T) {
-	base := []string{"/usr/bin/socket_vmnet2", "--vmnet-mode=host"}
-	plain := defaultConfig()
-	plain.Mode, plain.SocketPath = network.ModeHost, "/s"
-	for _, c := range []struct {
-		name string
-		argv []string
-		set  func(*Config)
-	}{
-		{"none", nil, func(*Config) {}},
-		{"backend", []string{"--backend=usernet"}, func(c *Config) { c.Backend = backendUsernet }},
-		{"prefix", []string{"--back=vmnet"}, func(c *Config) { c.Backend = BackendVmnet }},
-		{"gateway user", []string{"--gateway-user", "me"}, func(c *Config) { c.GatewayUser = "me" }},
-		{"socket user", []string{"--socket-user", "me"}, func(c *Config) { c.SocketUser = "me" }},
-		{"socket mode", []string{"--socket-mode=0700"}, func(c *Config) { c.SocketMode = 0o700 }},
-		{"socket mode without zero", []string{"--socket-mode=660"}, func(c *Config) { c.SocketMode = 0o660 }},
-		{"queue size", []string{"--queue-size=64K"}, func(c *Config) { c.QueueSize = 65536 }},
-		{"largest queue", []string{"--queue-size=8M"}, func(c *Config) { c.QueueSize = 8 << 20 }},
-		{"queue in bytes", []string{"--queue-size=100000"}, func(c *Config) { c.QueueSize = 100000 }},
-		{"queue in small letters", []string{"--queue-size=3m"}, func(c *Config) { c.QueueSize = 3 << 20 }},
-		{"clients", []string{"--max-clients=4096"}, func(c *Config) { c.MaxClients = 4096 }},
-		{"state", []string{"--state-dir=/var/db/x"}, func(c *Config) { c.StateDir = "/var/db/x" }},
-		{"names", []string{"--dns-record=Db.Internal.=10.0.0.9", "--dns-record", "a_b.x=10.0.0.8"}, func(c *Config) {
-			c.DNSRecords = []dnsRecord{{"db.internal", netip.MustParseAddr("10.0.0.9")}, {"a_b.x", netip.MustParseAddr("10.0.0.8")}}
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := parse(t, New, append(append(base[:2:2], c.argv...), "/s"))
-			require.NotNil(t, r.cfg, r.stderr)
-			want := plain
-			c.set(&want)
-			assert.Equal(t, &want, r.cfg)
-		})
-	}
-	for _, bad := range []string{
-		"--backend=", "--backend=tap", "--socket-user=", "--gateway-user=", "--socket-mode=", "--socket-mode=rwx", "--socket-mode=1777", "--socket-mode=8",
-		"--socket-mode=-1", "--queue-size=", "--queue-size=K", "--queue-size=63K", "--queue-size=65535", "--queue-size=9M",
-		"--queue-size=8193K", "--queue-size=1G", "--queue-size=-1", "--queue-size=2 M", "--queue-size=18446744073709551616",
-		"--queue-size=2147483647M", "--max-clients=0", "--max-clients=4097", "--max-clients=x", "--max-clients=-1", "--state-dir=",
-		"--dns-record=", "--dns-record=a", "--dns-record==1.2.3.4", "--dns-record=a=", "--dns-record=a=b", "--dns-record=a=::1",
-		"--dns-record=a b=1.2.3.4", "--dns-record=-a=1.2.3.4", "--dns-record=a..b=1.2.3.4", "--dns-record=" + strings.Repeat("a", 64) + "=1.2.3.4",
-		"--dns-record=a=1.2.3.4,b=1.2.3.5",
-	} {
-		t.Run(bad, func(t *testing.T) {
-			r := parse(t, New, []string{"socket_vmnet2", bad, "-h"})
-			assert.Nil(t, r.cfg)
-			assert.Equal(t, 1, r.code, "before the --help behind it")
-			name, _, _ := strings.Cut(bad, "=")
-			assert.True(t, strings.HasPrefix(r.stderr, "ERROR| "+name), r.stderr)
-			assert.True(t, strings.HasPrefix(r.stdout, "Usage: socket_vmnet2 "))
-		})
 	}
 }
 

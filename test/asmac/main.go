@@ -94,19 +94,18 @@ const module = "github.com/socket-vmnet2/socket_vmnet2"
 
 // excluded are the packages, without the module, whose tests say nothing more of the Mac's program, and why.
 var excluded = map[string]string{
-	"":                        "reads the sources, and builds for every system",
-	"/internal/compat/manual": "makes manual pages, and asks linters about them",
-	"/test/bench":             "measures this machine with C programs",
-	"/test/bench/rig":         "measures this machine with C programs",
-	"/test/docs":              "reads pages, and asks the programs for their usage",
-	"/test/e2e":               "has virtual machines",
-	"/test/lab":               "has virtual machines",
-	"/test/formula":           "reads a Ruby file",
-	"/test/integrations":      "reads pages and scripts",
-	"/test/machrun":           "is about the loader, a program of Linux",
-	"/test/perf":              "measures virtual machines",
-	"/test/reconnect":         "has virtual machines",
-	"/test/vmnetsim":          "is about the simulator, a library of Linux that uses its locks",
+	"":                   "reads the sources, and builds for every system",
+	"/test/bench":        "measures this machine with C programs",
+	"/test/bench/rig":    "measures this machine with C programs",
+	"/test/docs":         "reads pages, and asks the programs for their usage",
+	"/test/e2e":          "has virtual machines",
+	"/test/lab":          "has virtual machines",
+	"/test/formula":      "reads a Ruby file",
+	"/test/integrations": "reads pages and scripts",
+	"/test/machrun":      "is about the loader, a program of Linux",
+	"/test/perf":         "measures virtual machines",
+	"/test/reconnect":    "has virtual machines",
+	"/test/vmnetsim":     "is about the simulator, a library of Linux that uses its locks",
 }
 
 // packages are those with tests, but for the excluded ones. A row that names no package is an error.

@@ -6,7 +6,7 @@
 // Output, once per command line: fields with a NUL behind each, then an empty line:
 //   exit code, "usage" or "version" or "" (standard output), "message" or "" (standard error),
 //   and if the daemon would start: SOCKET and the value of each option, "-" where not given and "=VALUE" where given.
-// With argument "aton" it reads addresses instead and prints each as inet_ntoa does, or "-".
+// With argument "aton" it reads addresses instead and prints each as inet_ntoa does, or "-"; with "strerror" it prints the texts of errnos.
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -128,6 +128,11 @@ int main(int argc, char **argv) {
       puts(inet_aton(s, &a) ? inet_ntoa(a) : "-");
       free(s);
     }
+    return 0;
+  }
+  if (argc > 1 && strcmp(argv[1], "strerror") == 0) {
+    for (int i = 0; i < 140; i++)
+      puts(strerror(i));
     return 0;
   }
   // getopt_long's messages go to a file, to see whether there were any.

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// MaxSessions is how many captures may run at once.
-	MaxSessions = 4
+	// maxSessions is how many captures may run at once.
+	maxSessions = 4
 
 	// memory is what each of them has for frames that are not yet written, in bytes.
 	memory = 4 << 20
 )
 
-// errTooMany is that MaxSessions run.
+// errTooMany is that maxSessions run.
 var errTooMany = errors.New("4 captures run already: end one of them")
 
 // Options are those of a Hub.
@@ -72,7 +72,7 @@ func (h *Hub) Start(q Request) (*Session, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := *h.list.Load()
-	if len(all) >= MaxSessions {
+	if len(all) >= maxSessions {
 		return nil, errTooMany
 	}
 	h.started++

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Completion of socket_vmnet2, socket_vmnet and socket_vmnet_client for bash, 3.2 or newer, with bash-completion or without.
-# Written by internal/compat/manual: change the commands in cmd/socket_vmnet2 or the code there, then run make manual.
+# Written by cmd/socket_vmnet2/manual_test.go: change the commands in cmd/socket_vmnet2 or the code there, then run make manual.
 
 # _socket_vmnet2_options COMMAND prints its options. Those that take a value end with an equals sign.
 _socket_vmnet2_options() {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package manual
+package docs
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,50 +10,18 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-const root = "../../.."
-
-var pages = []string{"socket_vmnet2.8", "socket_vmnet.8", "socket_vmnet_client.1"}
-
-// programs is a directory with the programs.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "manual")
-	if err != nil {
-		return "", err
-	}
-	for _, name := range []string{"socket_vmnet2", "socket_vmnet"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "./cmd/socket_vmnet2")
-		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%w: %s", err, out)
-		}
-	}
-	return dir, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := programs(); err == nil {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
-
 // help is the usage text of a program or one of its commands.
 func help(t *testing.T, command string) string {
 	t.Helper()
-	dir, err := programs()
+	out, err := run(t, append(strings.Fields(command), "--help")...)
 	require.NoError(t, err)
-	words := strings.Fields(command)
-	out, err := exec.Command(filepath.Join(dir, words[0]), append(words[1:], "--help")...).Output()
-	require.NoError(t, err)
-	return string(out)
+	return out
 }
 
 // commandNames are the names of socket_vmnet2's commands.
@@ -97,23 +64,6 @@ func missing(t *testing.T, what string) {
 	t.Skipf("%s is missing: run test/e2e/setup.sh tools", what)
 }
 
-// TestPagesAreClean: neither mandoc nor groff finds fault. That other pages are not installed here is no fault.
-func TestPagesAreClean(t *testing.T) {
-	mandoc, groff := needTool(t, "mandoc"), needTool(t, "groff")
-	for _, name := range pages {
-		path := filepath.Join(root, "docs/man", name)
-		out, _ := exec.Command(mandoc, "-T", "lint", path).CombinedOutput()
-		for line := range strings.Lines(string(out)) {
-			if !strings.Contains(line, "STYLE: referenced manual not found") && !strings.Contains(line, "outdated mandoc.db") {
-				t.Errorf("mandoc: %s", line)
-			}
-		}
-		out, err := exec.Command(groff, "-mdoc", "-ww", "-z", path).CombinedOutput()
-		assert.NoError(t, err)
-		assert.Empty(t, string(out), name)
-	}
-}
-
 var optionInText = regexp.MustCompile(`(?:^|[\s("])(--[a-z][a-z0-9-]*)`)
 
 // optionsIn are the long options that a text names.
@@ -144,7 +94,7 @@ func TestPagesHaveEveryOption(t *testing.T) {
 	}
 	wanted := map[string][]string{"socket_vmnet2.8": want(all...), "socket_vmnet.8": want("socket_vmnet"), "socket_vmnet_client.1": nil}
 	require.Len(t, wanted["socket_vmnet.8"], 13, "socket_vmnet has thirteen")
-	for _, name := range pages {
+	for _, name := range []string{"socket_vmnet2.8", "socket_vmnet.8", "socket_vmnet_client.1"} {
 		out, err := exec.Command(mandoc, "-T", "utf8", "-O", "width=140", filepath.Join(root, "docs/man", name)).Output()
 		require.NoError(t, err)
 		text := regexp.MustCompile(`.\x08`).ReplaceAllString(string(out), "") // bold and underlined

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package compat
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/user"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+)
+
+// newWords is a command line of the new program with a gateway and a socket.
+func newWords(args string) []string {
+	return strings.Fields("socket_vmnet2 --vmnet-gateway=192.168.105.1 " + args + " /s")
+}
+
+func reservation(mac, ip string) network.Reservation {
+	hw, err := net.ParseMAC(mac)
+	if err != nil {
+		panic(err)
+	}
+	return network.Reservation{MAC: hw, Addr: netip.MustParseAddr(ip)}
+}
+
+func forward(proto string, port uint16, guest string) network.Forward {
+	return network.Forward{Proto: proto, HostPort: port, Guest: netip.MustParseAddrPort(guest)}
+}
+
+func metrics(addr string) given {
+	return func(c *Config) { c.MetricsListen = netip.MustParseAddrPort(addr) }
+}
+
+func uids(u ...uint32) given { return func(c *Config) { c.AllowUIDs = u } }
+
+// longestDir is the longest runtime directory.
+var longestDir = "/" + strings.Repeat("x", MaxSocketPath-len(LongestRuntimePath)-1)
+
+// TestOptions: what each option of the new program changes.
+func TestOptions(t *testing.T) {
+	me, err := user.Current()
+	require.NoError(t, err)
+	mine, err := strconv.ParseUint(me.Uid, 10, 32)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		argv string
+		set  given
+	}{
+		{"", func(*Config) {}},
+		{"--backend=usernet", func(c *Config) { c.Backend = backendUsernet }},
+		{"--back=vmnet", func(c *Config) { c.Backend = BackendVmnet }},
+		{"--gateway-user me", func(c *Config) { c.GatewayUser = "me" }},
+		{"--socket-user me", func(c *Config) { c.SocketUser = "me" }},
+		{"--socket-mode=0700", func(c *Config) { c.SocketMode = 0o700 }},
+		{"--socket-mode=660", func(c *Config) { c.SocketMode = 0o660 }},
+		{"--queue-size=64K", func(c *Config) { c.QueueSize = 65536 }},
+		{"--queue-size=8M", func(c *Config) { c.QueueSize = 8 << 20 }},
+		{"--queue-size=100000", func(c *Config) { c.QueueSize = 100000 }},
+		{"--queue-size=3m", func(c *Config) { c.QueueSize = 3 << 20 }},
+		{"--max-clients=4096", func(c *Config) { c.MaxClients = 4096 }},
+		{"--state-dir=/var/db/x", func(c *Config) { c.StateDir = "/var/db/x" }},
+		{"--dns-record=Db.Internal.=10.0.0.9 --dns-record a_b.x=10.0.0.8", func(c *Config) {
+			c.DNSRecords = []dnsRecord{{"db.internal", netip.MustParseAddr("10.0.0.9")}, {"a_b.x", netip.MustParseAddr("10.0.0.8")}}
+		}},
+		{"--runtime-dir=/var/run/x", func(c *Config) { c.RuntimeDir = "/var/run/x" }},
+		{"--runtime-dir=/r --runtime-dir none", func(c *Config) { c.RuntimeDir = "none" }},
+		{"--runtime-dir=" + longestDir, func(c *Config) { c.RuntimeDir = longestDir }},
+		{"--allow-uid=501 --allow-uid 0 --allow=501", uids(501, 0)},
+		{"--allow-uid=4294967294", uids(4294967294)},
+		{"--allow-uid=" + me.Username + " --allow-uid=" + me.Uid, uids(uint32(mine))},
+		{"--metrics-listen=127.0.0.1:9105", metrics("127.0.0.1:9105")},
+		{"--metrics-listen=0.0.0.0:1 --metrics-listen localhost:0", metrics("127.0.0.1:0")},
+		{"--metrics-listen=[::1]:9105", metrics("[::1]:9105")},
+		{"--metrics-listen=[::ffff:127.0.0.1]:9105", metrics("127.0.0.1:9105")},
+		{"--metrics-anywhere --metrics-listen=0.0.0.0:9105", func(c *Config) { metrics("0.0.0.0:9105")(c); c.MetricsAnywhere = true }},
+		{"--log-format=json --log-level=warn", func(c *Config) { c.LogFormat, c.LogLevel = logJSON, "warn" }},
+		{"--vmnet-api=network", func(c *Config) { c.VmnetAPI = "network" }},
+		{"--vmnet-api=network --vmnet-a interface", func(c *Config) { c.VmnetAPI = "interface" }},
+		{"--vmnet-interfaces=one", func(c *Config) { c.VmnetInterfaces = InterfacesOne }},
+		{"--vmnet-interface=one", func(c *Config) { c.Interface = "one" }},
+		{"--vmnet-disable-nat44", func(c *Config) { c.DisableNAT44 = true }},
+		{"--vmnet-disable-nat66", func(c *Config) { c.DisableNAT66 = true }},
+		{"--vmnet-disable-dns-proxy", func(c *Config) { c.DisableDNSProxy = true }},
+		{"--vmnet-disable-ra", func(c *Config) { c.DisableRA = true }},
+		{"--vmnet-mtu=1280", func(c *Config) { c.MTU = 1280 }},
+		{"--vmnet-mtu=16384", func(c *Config) { c.MTU = 16384 }},
+		{"--host-loopback=on --host-loopback off", func(c *Config) { c.HostLoopback = "off" }},
+		{"--isolate", func(c *Config) { c.Isolate = true }},
+		{"--anti-spoof", func(c *Config) { c.AntiSpoof = true }},
+		{"--offload", func(c *Config) { c.Offload = true }},
+		{"--vmnet-reserve=52:54:00:12:34:56=192.168.105.10 --vmnet-reserve 02:AB:cd:00:00:01=192.168.105.254", func(c *Config) {
+			c.Reservations = []network.Reservation{reservation("52:54:00:12:34:56", "192.168.105.10"), reservation("02:ab:cd:00:00:01", "192.168.105.254")}
+		}},
+		{"--vmnet-forward=tcp:1=192.168.105.2:80 --vmnet-forward=udp:1=192.168.105.2:80 --vmnet-forward tcp:65535=192.168.105.2:80", func(c *Config) {
+			c.Forwards = []network.Forward{
+				forward("tcp", 1, "192.168.105.2:80"), forward("udp", 1, "192.168.105.2:80"), forward("tcp", 65535, "192.168.105.2:80"),
+			}
+		}},
+		{"--list-interfaces", func(c *Config) { c.ListInterfaces = true }},
+	} {
+		t.Run(c.argv, func(t *testing.T) {
+			r := parse(t, New, newWords(c.argv))
+			require.NotNil(t, r.cfg, r.stderr)
+			want := addressed("/s", "192.168.105.1", "192.168.105.0/24", "192.168.105.254", c.set)
+			if want.ListInterfaces { // nothing else is looked at
+				want.Gateway, want.Subnet, want.DHCPEnd = netip.Addr{}, netip.Prefix{}, netip.Addr{}
+			}
+			assert.Equal(t, want, r.cfg)
+			assert.Empty(t, r.stdout+r.stderr)
+		})
+	}
+	for _, argv := range []string{"--list", "--list-interfaces --vmnet-mode=bridged --isolate --vmnet-mask=x", "--list-interfaces --"} {
+		r := parse(t, New, words(argv))
+		assert.NotNil(t, r.cfg, "%s needs no SOCKET: %s", argv, r.stderr)
+	}
+	r := parse(t, New, words("--vmnet-mode=host --vmnet-forward=tcp:80=10.1.2.3:80 /s"))
+	require.NotNil(t, r.cfg, r.stderr)
+	assert.Equal(t, []network.Forward{forward("tcp", 80, "10.1.2.3:80")}, r.cfg.Forwards, "into a network that is not known yet")
+	r = parse(t, New, words("--log-level=error /s"), "DEBUG")
+	assert.Equal(t, "debug", r.cfg.OpenLog(io.Discard).Level(), "DEBUG goes before the option")
+}
+
+// TestBadOptions are values that nothing could have meant, where the error comes before a --help behind them, and, where SOCKET is the
+// last word, values that are good each for itself.
+func TestBadOptions(t *testing.T) {
+	const (
+		bridged = "--vmnet-mode=bridged --vmnet-interface=en0 "
+		gw      = "--vmnet-gateway=192.168.105.1 "
+		reserve = "--vmnet-reserve=52:54:00:12:34:56="
+		forward = "--vmnet-forward=tcp:80="
+		port    = "is no port from 1 to 65535"
+		mac     = "is no MAC address of a guest, such as 52:54:00:12:34:56"
+		guest   = "is no IPv4 address of a guest"
+		uid     = " is no user's number from 0 to 4294967294"
+		mtu     = " is no number of bytes from 1280 to 16384"
+		queue   = " is no size from 64K to 8M"
+		away    = " can be read from other hosts, without a password; use an address of this host alone, such as 127.0.0.1, or allow it by --metrics-anywhere"
+		noAddr  = " is no address with a port, such as 127.0.0.1:9105"
+	)
+	for _, c := range []struct{ argv, want string }{ // without the name and value of an option, if want does not begin with --
+		{"--backend=tap", " is unknown: use auto, usernet or vmnet"},
+		{"--vmnet-api=", " is unknown: use auto, network or interface"},
+		{"--vmnet-interfaces=", " is unknown: use client or one"},
+		{"--log-format=xml", " is unknown: use plain, text or json"},
+		{"--log-level=INFO", " is unknown: use debug, info, warn or error"},
+		{"--socket-user=", "--socket-user is empty: give the name of a user"},
+		{"--state-dir=", "--state-dir is empty: give a directory"},
+		{"--socket-mode=", " is no octal mode from 0 to 0777"},
+		{"--socket-mode=rwx", " is no octal mode from 0 to 0777"},
+		{"--socket-mode=1777", " is no octal mode from 0 to 0777"},
+		{"--queue-size=", queue},
+		{"--queue-size=K", queue},
+		{"--queue-size=65535", queue},
+		{"--queue-size=8193K", queue},
+		{"--queue-size=1G", queue},
+		{"--queue-size=-1", queue},
+		{"--queue-size=2147483647M", queue},
+		{"--max-clients=0", " is no number from 1 to 4096"},
+		{"--max-clients=4097", " is no number from 1 to 4096"},
+		{"--dns-record=a", " is not of the form NAME=IP"},
+		{"--dns-record==1.2.3.4", `: "" is no host name`},
+		{"--dns-record=-a=1.2.3.4", `: "-a" is no host name`},
+		{"--dns-record=a..b=1.2.3.4", `: "a..b" is no host name`},
+		{"--dns-record=a=::1", `: "::1" is no IPv4 address`},
+		{"--runtime-dir=", `--runtime-dir is empty: give a directory, or "none"`},
+		{"--runtime-dir=" + longestDir + "y", fmt.Sprintf(" is too long: the path of dgram/sock below it has %d bytes, that of a socket %d at most", MaxSocketPath+1, MaxSocketPath)},
+		{"--allow-uid=", uid},
+		{"--allow-uid=4294967295", uid},
+		{"--allow-uid=no-such-user", " is no number and no user's name"},
+		{"--metrics-listen=", noAddr},
+		{"--metrics-listen=127.0.0.1", noAddr},
+		{"--metrics-listen=mac.local:9105", noAddr},
+		{"--metrics-listen=[fe80::1%en0]:9105", noAddr},
+		{"--vmnet-mtu=", mtu},
+		{"--vmnet-mtu=1279", mtu},
+		{"--vmnet-mtu=16385", mtu},
+		{"--vmnet-mtu=01500", mtu},
+		{"--vmnet-mtu=-1500", mtu},
+		{"--vmnet-mtu=4294968796", mtu}, // 1<<32 + 1500
+		{"--vmnet-reserve=", " is not of the form MAC=IP"},
+		{"--vmnet-reserve==192.168.105.9", `: "" ` + mac},
+		{"--vmnet-reserve=52-54-00-12-34-56=192.168.105.9", `: "52-54-00-12-34-56" ` + mac},
+		{"--vmnet-reserve=52:54:00:12:34:56:78:9a=192.168.105.9", `: "52:54:00:12:34:56:78:9a" ` + mac},
+		{"--vmnet-reserve=00:00:00:00:00:00=192.168.105.9", `: "00:00:00:00:00:00" ` + mac},
+		{"--vmnet-reserve=01:00:5e:00:00:01=192.168.105.9", `: "01:00:5e:00:00:01" ` + mac},
+		{reserve, `: "" ` + guest},
+		{reserve + "fd00::1", `: "fd00::1" ` + guest},
+		{reserve + "0.0.0.0", `: "0.0.0.0" ` + guest},
+		{reserve + "224.0.0.1", `: "224.0.0.1" ` + guest},
+		{"--vmnet-forward=", " is not of the form PROTO:PORT=IP:PORT"},
+		{"--vmnet-forward=tcp:80=192.168.105.2", " is not of the form PROTO:PORT=IP:PORT"},
+		{"--vmnet-forward=sctp:80=192.168.105.2:80", `: "sctp" is no protocol to forward: use tcp or udp`},
+		{"--vmnet-forward=tcp:=192.168.105.2:80", `: "" ` + port},
+		{"--vmnet-forward=tcp:65536=192.168.105.2:80", `: "65536" ` + port},
+		{"--vmnet-forward=tcp:127.0.0.1:80=192.168.105.2:80", `: "127.0.0.1:80" ` + port},
+		{forward + "192.168.105.2:0", `: "0" ` + port},
+		{forward + "guest:80", `: "guest" ` + guest},
+		{forward + "[fd00::1]:80", `: "[fd00" ` + guest},
+
+		{"--metrics-listen=0.0.0.0:9105 /s", away},
+		{"--metrics-listen=[::ffff:10.0.0.1]:1 /s", "--metrics-listen=10.0.0.1:1" + away},
+		{"--metrics-anywhere /s", "--metrics-anywhere needs --metrics-listen=ADDR:PORT"},
+		{reserve + "192.168.105.9 /s", "--vmnet-reserve=MAC=IP requires --vmnet-gateway=IP"},
+		{gw + "--vmnet-disable-dhcp " + reserve + "192.168.105.9 /s", "--vmnet-reserve=MAC=IP needs the DHCP server, which is off"},
+		{gw + "--vmnet-network-identifier=" + goodUUID + " " + reserve + "192.168.105.9 /s", "--vmnet-reserve=MAC=IP needs the DHCP server, which is off"},
+		{gw + reserve + "192.168.106.9 /s", reserve + "192.168.106.9: 192.168.106.9 is not in the network 192.168.105.0/24"},
+		{gw + reserve + "192.168.105.1 /s", reserve + "192.168.105.1: 192.168.105.1 is the gateway"},
+		{gw + reserve + "192.168.105.0 /s", reserve + "192.168.105.0: 192.168.105.0 is the network address of 192.168.105.0/24"},
+		{gw + reserve + "192.168.105.9 " + reserve + "192.168.105.10 /s", reserve + "192.168.105.10: 52:54:00:12:34:56 has a reserved address already, 192.168.105.9"},
+		{gw + reserve + "192.168.105.9 --vmnet-reserve=52:54:00:12:34:57=192.168.105.9 /s", "--vmnet-reserve=52:54:00:12:34:57=192.168.105.9: 192.168.105.9 is reserved for 52:54:00:12:34:56 already"},
+		{gw + forward + "192.168.106.9:80 /s", forward + "192.168.106.9:80: 192.168.106.9 is not in the network 192.168.105.0/24"},
+		{gw + forward + "192.168.105.9:80 " + forward + "192.168.105.10:81 /s", forward + "192.168.105.10:81: tcp port 80 is forwarded already, to 192.168.105.9:80"},
+		{gw + "--vmnet-disable-dns-proxy --dns-record=a=10.0.0.1 /s", "--dns-record=NAME=IP needs the DNS server, which --vmnet-disable-dns-proxy turns off"},
+		{bridged + "--vmnet-disable-nat44 /s", `vmnet mode "bridged" conflicts with --vmnet-disable-nat44`},
+		{bridged + reserve + "192.168.105.9 /s", `vmnet mode "bridged" conflicts with --vmnet-reserve`},
+		{bridged + "--isolate /s", `vmnet mode "bridged" conflicts with --isolate`},
+	} {
+		t.Run(c.argv, func(t *testing.T) {
+			args, ends := strings.CutSuffix(c.argv, " /s")
+			if c.want[0] == ' ' || c.want[0] == ':' {
+				c.want = args + c.want
+			}
+			if ends {
+				args += " --vmnet-mode=host /s"
+				if strings.HasPrefix(c.argv, bridged) {
+					args = c.argv
+				}
+			} else {
+				args += " -h"
+			}
+			r := parse(t, New, words(args))
+			assert.Nil(t, r.cfg)
+			assert.Equal(t, 1, r.code)
+			assert.Equal(t, "ERROR| "+c.want+"\n", r.stderr)
+			assert.True(t, strings.HasPrefix(r.stdout, "Usage: "))
+		})
+	}
+}
+
+// TestReachHostLoopback: unless guests are kept from the outside or from each other; and then as well if that was asked for.
+func TestReachHostLoopback(t *testing.T) {
+	for argv, want := range map[string]bool{
+		"": true, "--vmnet-disable-nat44": true, "--host-loopback=off": false, "--vmnet-mode=host": false, "--isolate": false,
+		"--vmnet-mode=host --host-loopback=on": true, "--isolate --vmnet-mode=host --host-loopback=on": true,
+	} {
+		r := parse(t, New, newWords(argv))
+		require.NotNil(t, r.cfg, r.stderr)
+		assert.Equal(t, want, r.cfg.ReachHostLoopback(), argv)
+	}
+}
