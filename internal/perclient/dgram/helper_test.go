@@ -175,12 +175,13 @@ func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	return l
 }
 
-// renew makes another socket at the path.
+// renew makes another socket at the path, which has its senders told before it is there, as the daemon's has.
 func (l *lab) renew() (*net.UnixConn, error) {
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: l.path + ".new", Net: "unixgram"})
 	if err != nil {
 		return nil, err
 	}
+	onFd(l.t, conn, func(fd int) error { return askSenders(fd, true) })
 	return conn, errors.Join(os.Chmod(l.path+".new", 0o777), os.Rename(l.path+".new", l.path))
 }
 
