@@ -186,12 +186,9 @@ func (c *Session) take() (v Detached, ok bool) {
 	if !c.letGo.IsZero() {
 		v.LetGo = max(time.Until(c.letGo), time.Nanosecond)
 	}
-	kept, end := 0, 0
-	for it := frame.NewBatch(c.held, c.heldN).Iter(); it.Next() && it.End() <= maxHeldSaved; {
-		kept, end = kept+1, it.End()
-	}
-	v.Held = c.held[:end]
-	v.DropHeld += uint64(c.heldN - kept)
+	kept := frame.NewBatch(c.held, c.heldN).Within(maxHeldSaved)
+	v.Held = kept.Bytes()
+	v.DropHeld += uint64(c.heldN - kept.Len())
 	return v, !c.givenUp.Load()
 }
 

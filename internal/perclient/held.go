@@ -29,15 +29,10 @@ func (c *Session) hold(b frame.Batch) {
 		return
 	}
 	c.want()
-	it := b.Iter()
-	for it.Next() && len(c.held)+it.End() <= maxHeld {
-		c.heldN++
-	}
-	kept := it.Offset() // of the first frame that is not kept, or the end
-	c.held = append(c.held, b.Bytes()[:kept]...)
-	for ok := kept < len(b.Bytes()); ok; ok = it.Next() {
-		c.dropHeld.Add(1)
-	}
+	kept := b.Within(maxHeld - len(c.held))
+	c.held = append(c.held, kept.Bytes()...)
+	c.heldN += kept.Len()
+	c.dropHeld.Add(uint64(b.Len() - kept.Len()))
 }
 
 // lastWords waits for a moment, once the client has left, for the port that it wanted to start: socket_vmnet, whose network always

@@ -22,17 +22,7 @@ type Totals struct {
 
 // add adds what one client did.
 func (t *Totals) add(i Info) {
-	t.Link.ToNetFrames += i.Link.ToNetFrames
-	t.Link.ToNetBytes += i.Link.ToNetBytes
-	t.Link.ToClientFrames += i.Link.ToClientFrames
-	t.Link.ToClientBytes += i.Link.ToClientBytes
-	t.Link.DropQueueFull += i.Link.DropQueueFull
-	t.Link.DropClosed += i.Link.DropClosed
-	t.Link.DropRunt += i.Link.DropRunt
-	t.Link.DropLong += i.Link.DropLong
-	t.Link.DropForeign += i.Link.DropForeign
-	t.Link.DropOversize += i.Link.DropOversize
-	t.Link.DropStarting += i.Link.DropStarting
+	t.Link.Add(i.Link)
 	t.DropHeld += i.DropHeld
 	t.Spoofed += i.Spoofed
 	t.Ports = t.Ports.Plus(i.Ports)

@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// replyBufLen is the least send buffer of a reply socket in bytes. It counts where net.unix.max_dgram_qlen, 10 by default, lets
-	// so much wait at all; see package link for its size.
-	replyBufLen = 512 << 10
-
 	// replyOnly: a client that has connected its socket takes datagrams only from the socket that it has connected to.
 	replyOnly = false
 

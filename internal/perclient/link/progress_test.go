@@ -65,7 +65,7 @@ func TestOutboxStalls(t *testing.T) {
 			}
 			o, _ := newOutbox(t, p, 0)
 			o.patience = tt.patience
-			stats := func() Stats { return outboxStats(o) }
+			stats := o.Stats
 			open.Store(true)
 			o.Deliver(numbered(0, 10, 100))
 			assert.Zero(t, stats().Stalled)

@@ -123,7 +123,7 @@ func AttachDatagram(o DatagramOptions, v State) (*Datagram, error) {
 }
 
 // attach makes a link of v by open.
-func attach[L interface{ goOn(Stats) }](v State, open func(*net.UnixConn) (L, error)) (l L, err error) {
+func attach[L interface{ output() *Outbox }](v State, open func(*net.UnixConn) (L, error)) (l L, err error) {
 	conn, err := v.Socket.Conn()
 	if err != nil {
 		return l, err
@@ -132,6 +132,6 @@ func attach[L interface{ goOn(Stats) }](v State, open func(*net.UnixConn) (L, er
 	if err != nil {
 		return l, errors.Join(fmt.Errorf("attach a client: %w", err), conn.Close())
 	}
-	made.goOn(v.Stats)
+	made.output().Attach(v.Stats)
 	return made, nil
 }

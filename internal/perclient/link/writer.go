@@ -61,7 +61,7 @@ func (p *streamPipe) owe(rest []byte) {
 // forget gives up what is owed.
 func (p *streamPipe) forget() {
 	if p.rest != nil {
-		chunks.put(p.rest)
+		chunks.Put(p.rest)
 	}
 	p.rest = nil
 	p.left.Store(0)
@@ -72,11 +72,11 @@ func (p *streamPipe) owed() int { return int(p.left.Load()) }
 
 // Wait implements pipe. It is woken by the deadline that Close and Save set, so stop need not be looked at.
 func (p *streamPipe) Wait(<-chan struct{}) {
-	waitWritable(p.rc)
+	WaitWritable(p.rc)
 }
 
-// waitWritable waits until the socket is writable or its write deadline has passed.
-func waitWritable(rc syscall.RawConn) {
+// WaitWritable waits until the socket is writable or its write deadline has passed.
+func WaitWritable(rc syscall.RawConn) {
 	_ = rc.Write(func(fd uintptr) bool {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		n, err := unix.Poll(fds, 0)

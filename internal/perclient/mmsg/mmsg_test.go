@@ -435,19 +435,19 @@ func TestNoAllocation(t *testing.T) {
 
 func TestFreeListGivesMemoryBack(t *testing.T) {
 	dropped := make(chan int, 10)
-	p := pool[int]{drop: func(v int) { dropped <- v }, armed: true} // so that no timer runs beside the test
+	p := Pool[int]{Drop: func(v int) { dropped <- v }, armed: true} // so that no timer runs beside the test
 	for v := range 2 {
-		p.put(v)
+		p.Put(v)
 	}
 	p.low = 2 // as after a trim
-	v, _ := p.get()
+	v, _ := p.Get()
 	assert.Equal(t, 1, v, "the last one put is the warmest")
 	p.trim()
 	assert.Equal(t, 0, <-dropped, "it was not needed since")
-	_, ok := p.get()
+	_, ok := p.Get()
 	assert.False(t, ok)
 	assert.False(t, p.armed, "no timer runs without need")
-	p.put(7)
+	p.Put(7)
 	assert.Equal(t, 7, <-dropped)
 	assert.False(t, p.armed)
 }
