@@ -73,9 +73,6 @@ func (c *Session) state(st link.Stats) (state string, err error) {
 	return status.StateQuiet, nil
 }
 
-// ID is the number of the session, which goes over upgrades.
-func (c *Session) ID() uint64 { return c.id }
-
 // Transport is how the client came, status.Stream and so on.
 func (c *Session) Transport() string { return c.client.Transport }
 

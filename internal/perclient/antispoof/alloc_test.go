@@ -36,7 +36,7 @@ func traffic(size int) map[string][]byte {
 
 func leasedGuard(tb testing.TB) *Guard {
 	r := newRig(tb)
-	g := r.Guard(1, hardware(macA), slog.New(slog.DiscardHandler))
+	g := r.Guard(hardware(macA), slog.New(slog.DiscardHandler), nil)
 	g.asked.Store(askedKnown | 7)
 	g.ToClient(frame.NewBatch(frame.Append(nil, fromServer(macA, ipA, "05", hour)), 1))
 	return g

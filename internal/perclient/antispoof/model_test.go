@@ -3,7 +3,6 @@
 package antispoof
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -27,7 +26,8 @@ func TestNoTwoHolders(t *testing.T) {
 
 func testNoTwoHolders(t *testing.T, random *rand.Rand) {
 	r := newRig(t, func(n *Network) { n.Strangers = true })
-	live := map[uint64]*client{}
+	live := map[int]*client{}
+	lastID := 0
 	mac := func() string { return fmt.Sprintf("02000000000%d", random.IntN(6)) }
 	ip := func() string { return fmt.Sprintf("c0a8690%d", 2+random.IntN(5)) }
 	six := func() string { return fmt.Sprintf("2001 0db8 0000 0000 0000 0000 0000 000%d", random.IntN(6)) }
@@ -38,7 +38,8 @@ func testNoTwoHolders(t *testing.T, random *rand.Rand) {
 				declared = mac()
 			}
 			c := r.client(t, declared)
-			live[r.lastID] = c
+			lastID++
+			live[lastID] = c
 		}
 		for id, c := range live {
 			own := digits(c.mac().Hardware())
@@ -79,30 +80,25 @@ func testNoTwoHolders(t *testing.T, random *rand.Rand) {
 }
 
 // restarted is r in the next process, with its clients.
-func restarted(t *testing.T, old *rig, live map[uint64]*client) *rig {
+func restarted(t *testing.T, old *rig, live map[int]*client) *rig {
 	t.Helper()
-	text, err := json.Marshal(old.Save())
-	require.NoError(t, err)
-	var saved Saved
-	require.NoError(t, json.Unmarshal(text, &saved))
 	r := newRig(t)
-	r.lastID = old.lastID
-	require.NoError(t, r.Restore(saved))
+	r.Leased(old.Leases())
 	for id, c := range live {
-		before := *c
-		live[id] = &client{r.Guard(id, c.declared.Hardware(), r.logger), t}
+		live[id] = &client{r.Guard(c.declared.Hardware(), r.logger, c.Save()), t}
+		before := c
 		if before.mac() != 0 { // else the one that it declared may be free now
 			require.Equal(t, before.mac(), live[id].mac())
 		}
 		if own := before.own.Load(); own != nil && old.now() < own.until {
-			require.True(t, live[id].has(own.ip))
+			require.True(t, live[id].holds(own.ip, r.now()))
 		}
 		require.Len(t, live[id].six, len(before.six))
 	}
 	return r
 }
 
-func requireOneHolder(t *testing.T, r *Registry, live map[uint64]*client) {
+func requireOneHolder(t *testing.T, r *Registry, live map[int]*client) {
 	t.Helper()
 	macs, addresses, static := map[watch.MAC]bool{}, map[netip.Addr]bool{}, 0
 	for _, c := range live {
@@ -161,5 +157,4 @@ func TestConcurrent(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	r.Save()
 }
