@@ -434,18 +434,6 @@ func TestPanicEndsItsSessionOnly(t *testing.T) {
 	eventually(t, func() bool { return r.Clients() == 2 })
 }
 
-func TestLostFramingEndsItsSessionOnly(t *testing.T) {
-	r := newRig(t, Options{})
-	a, b, c := r.dial(t), r.dial(t), r.dial(t)
-	r.attached(t, 3)
-	_, err := a.Write([]byte("AAAA and more"))
-	require.NoError(t, err)
-	_, err = a.Read(make([]byte, 1))
-	assert.ErrorIs(t, err, io.EOF, "an orderly end, no reset")
-	say(t, b, 2, "alive")
-	assert.Equal(t, "alive", hear(t, c))
-}
-
 func TestTooManyClientsAreTurnedAway(t *testing.T) {
 	r := newRig(t, Options{MaxClients: 2})
 	a, b := r.dial(t), r.dial(t)

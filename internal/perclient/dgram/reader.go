@@ -47,18 +47,10 @@ func (sh *shared) drain(fd, most int) (err error) {
 	return nil
 }
 
-// panicked logs what recover returned, now and then, and makes an error of it.
+// panicked logs what recover returned, and makes an error of it. The log counts lines that repeat.
 func (s *Server) panicked(doing string, r any) error {
-	s.refused.mu.Lock()
-	due := time.Since(s.refused.broke) >= warnEvery
-	if due {
-		s.refused.broke = time.Now()
-	}
-	s.refused.mu.Unlock()
-	if due {
-		s.opts.Log.Error("internal error: other clients are served on; please report it",
-			"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-	}
+	s.opts.Log.Error("internal error: other clients are served on; please report it",
+		"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	return fmt.Errorf("panic while %s: %v", doing, r)
 }
 

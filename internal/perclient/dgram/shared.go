@@ -240,7 +240,7 @@ func (s *Server) renew() (*shared, error) {
 func (sh *shared) readLoop() {
 	s := sh.srv
 	defer sh.release()
-	for warned := (time.Time{}); !s.stopping.Load(); {
+	for !s.stopping.Load() {
 		var err error
 		poll := sh.rc.Read(func(fd uintptr) bool {
 			err = sh.drain(int(fd), math.MaxInt)
@@ -252,10 +252,8 @@ func (sh *shared) readLoop() {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			s.turn(sh)
 			continue
-		case time.Since(warned) >= warnEvery:
-			warned = time.Now()
-			s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
 		}
+		s.opts.Log.Warn("cannot read datagrams, trying again", "error", err) // the log counts lines that repeat
 		time.Sleep(readPause)
 	}
 }

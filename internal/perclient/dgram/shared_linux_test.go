@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -174,31 +173,4 @@ func TestIdleSockets(t *testing.T) {
 	}
 	assert.Len(t, l.all(), 1+maxIdle+1)
 	served.gets(t, stay)
-}
-
-// TestPathIsNeverAbsent: clients reach one of the sockets at any time.
-func TestPathIsNeverAbsent(t *testing.T) {
-	l := newLab(t, nil)
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for {
-			select {
-			case <-stop:
-				stopped <- nil
-				return
-			default:
-			}
-			if _, err := os.Lstat(l.path); err != nil {
-				stopped <- err
-				return
-			}
-		}
-	}()
-	for i := range 20 {
-		at := l.current()
-		l.connected(fmt.Sprint(i)).greet(l)
-		l.turned(at)
-	}
-	close(stop)
-	assert.NoError(t, <-stopped)
 }

@@ -3,11 +3,7 @@
 package link
 
 import (
-	"context"
 	"io"
-	"log/slog"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -71,32 +67,4 @@ func TestDrainAfterItsTime(t *testing.T) {
 	require.NoError(t, s.Close())
 	_, err = client.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF, "what was there was read, so this is no reset")
-}
-
-func TestAcceptEndsUnderAFloodOfConnections(t *testing.T) {
-	ln, path := listen(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer close(ended)
-		Accept(ctx, ln, func(c *net.UnixConn) { _ = c.Close() }, slog.New(slog.DiscardHandler))
-	})
-	wg.Go(func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case <-time.After(200 * time.Microsecond):
-			}
-			if c, err := net.Dial("unix", path); err == nil {
-				_ = c.Close()
-			}
-		}
-	})
-	time.Sleep(20 * time.Millisecond)
-	began := time.Now()
-	cancel()
-	wg.Wait()
-	assert.Less(t, time.Since(began), 20*time.Second, "there is always one more")
 }

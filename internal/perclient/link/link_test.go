@@ -217,24 +217,6 @@ func TestDeliverNeverCutsAFrame(t *testing.T) {
 	assert.Equal(t, uint64(total-got), st.DropQueueFull, "every frame is delivered or counted")
 }
 
-func TestDeliverDoesNotBlockOnADeafClient(t *testing.T) {
-	daemon, client := pair(t)
-	r := start(t, daemon, StreamOptions{QueueSize: smallQueue})
-	began := time.Now()
-	for i := range 10_000 {
-		r.Deliver(numbered(i, 1, 1514))
-	}
-	assert.Less(t, time.Since(began), 20*time.Second, "a caller that waits for it waits for ever")
-	st := r.Stats()
-	assert.LessOrEqual(t, st.Queued, smallQueue+1518)
-	assert.NotZero(t, st.DropQueueFull)
-	assert.Equal(t, uint64(10_000), st.DropQueueFull+st.ToClientFrames)
-	// A deaf client may still send.
-	_, err := client.Write(wire("I can talk"))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
-}
-
 func TestDeliverToAClientThatLeft(t *testing.T) {
 	daemon, client := pair(t)
 	s, err := NewStream(daemon, StreamOptions{})
@@ -353,16 +335,6 @@ func writeUntil(stop chan struct{}, client *net.UnixConn, b []byte, every time.D
 			time.Sleep(every)
 		}
 	}
-}
-
-func TestDeliverAllocatesNothing(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
-	defer s.Close()
-	go func() { _, _ = io.Copy(io.Discard, client) }()
-	b := numbered(0, 64, 1514)
-	assert.Zero(t, int(testing.AllocsPerRun(200, func() { s.Deliver(b) })))
 }
 
 func TestDeliverToAClientThatStopsReading(t *testing.T) {

@@ -5,7 +5,6 @@ package mmsg
 import (
 	"bytes"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -408,29 +407,6 @@ func TestSendToNames(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestNoAllocation(t *testing.T) {
-	a, b := socketPair(t)
-	s := NewSender()
-	for _, n := range []int{1, 32} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			batch, _ := batchOf(repeat(n, 1514)...)
-			got := 0
-			assert.Zero(t, testing.AllocsPerRun(100, func() {
-				_, _ = s.Send(a, nil, batch)
-				r, err := NewReceiver(false)
-				if err != nil {
-					return
-				}
-				k, _ := r.Receive(b)
-				p, _, _ := r.Pack(0, k)
-				got += p.Len()
-				r.Free()
-			}))
-			assert.Equal(t, 101*n, got)
-		})
-	}
 }
 
 func TestFreeListGivesMemoryBack(t *testing.T) {

@@ -192,35 +192,6 @@ func TestAdoptVectors(t *testing.T) {
 	}
 }
 
-// TestAdopt hands an end over in each way, closes it and the connection, and is served all the same.
-func TestAdopt(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		transport proto.Transport
-		request   *proto.Request
-	}{
-		{"Lima's way", proto.Datagram, nil},
-		{"datagram", proto.Datagram, &proto.Request{Name: "vm", MAC: testMAC}},
-		{"stream", proto.Stream, &proto.Request{Transport: proto.Stream}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, elsewhere)
-			kept, a := r.adopt(t, c.transport, c.request)
-			assert.Nil(t, a.Lifeline)
-			x := r.only(t)
-			if c.request != nil {
-				assert.Equal(t, testMAC.String(), a.Reply.MACAddress)
-				assert.Equal(t, c.transport, a.Reply.Transport)
-				assert.Equal(t, c.request.Name, x.Name)
-				assert.Equal(t, c.request.MAC, x.MAC)
-			} else {
-				assert.Zero(t, a.Reply)
-			}
-			exchange(t, kept, c.transport)
-		})
-	}
-}
-
 // TestNotAdopted: nothing is told where no answer is expected, but the socket ends.
 func TestNotAdopted(t *testing.T) {
 	r := newRig(t, func(r *rig) {
@@ -409,24 +380,5 @@ func TestDescriptorsAmongFrames(t *testing.T) {
 			require.NoError(t, kept.Close())
 			r.unheard(t)
 		})
-	}
-}
-
-// TestAdoptManyTimes leaves nothing behind, whatever was wrong.
-func TestAdoptManyTimes(t *testing.T) {
-	r := newRig(t, elsewhere)
-	file := openFor(t, "file")
-	for range 50 {
-		for _, data := range []string{"\x00", "{}\n", "hello\n", "{"} {
-			c := r.dial(t, "adopt")
-			hand(t, c, data, file)
-			_ = c.Close()
-		}
-		c := r.dial(t, "adopt")
-		kept, handed := pair(t, proto.Datagram)
-		hand(t, c, "\x00", handed)
-		r.only(t) // macOS tells by getpeername that kept has gone, and the pair is refused
-		_, _, _ = kept.Close(), handed.Close(), c.Close()
-		r.unheard(t)
 	}
 }

@@ -85,18 +85,6 @@ func TestSessionEndIsSeen(t *testing.T) {
 	assert.Error(t, err, "nothing is there")
 }
 
-// TestCopiesOfTheLifeline: only the end of the last one counts.
-func TestCopiesOfTheLifeline(t *testing.T) {
-	r := newRig(t, nil)
-	a := r.attach(t, proto.Request{})
-	fd, err := unix.FcntlInt(a.Lifeline.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	require.NoError(t, err)
-	require.NoError(t, a.Lifeline.Close())
-	exchange(t, a.File, proto.Datagram)
-	require.NoError(t, unix.Close(fd))
-	r.gone(t, lifelineEnded)
-}
-
 func readVectors(t *testing.T, v any) {
 	t.Helper()
 	b, err := os.ReadFile("../../../attach/testdata/protocol.json")
@@ -267,18 +255,6 @@ func TestAThousandAtOnce(t *testing.T) {
 	wg.Wait()
 	assert.Equal(t, int32(room), served.Load(), "as many as there is room for")
 	assert.Equal(t, int32(clients-room), full.Load())
-}
-
-// TestSlowOnesHoldNobodyUp: half requests delay no other one.
-func TestSlowOnesHoldNobodyUp(t *testing.T) {
-	r := newRig(t, nil)
-	for range 200 {
-		r.ask(t, "attach", "{")
-	}
-	a, err := proto.Attach(t.Context(), r.dir, proto.Request{})
-	require.NoError(t, err)
-	defer func() { _ = a.Close() }()
-	exchange(t, a.File, proto.Datagram)
 }
 
 // TestTooManyConnections are turned away at once, with an answer.
