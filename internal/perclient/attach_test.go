@@ -296,7 +296,7 @@ func TestAttachInAnotherServer(t *testing.T) {
 	a, b := r.dial(t), r.dial(t)
 	reaches(t, a, b, 1, "before")
 	reaches(t, b, a, 2, "before")
-	log := slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, nil))
+	log := slog.New(slog.NewTextHandler(r.log, nil))
 	s, sent := r.Server, uint64(0)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})

@@ -27,6 +27,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 func TestMain(m *testing.M) {
@@ -167,19 +168,8 @@ type rig struct {
 	*Server
 	net     *fakeNetwork
 	path    string
-	log     *bytes.Buffer
+	log     *vnettest.Log
 	handled atomic.Int64 // connections
-}
-
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
 }
 
 func newRig(t testing.TB, o Options) *rig {
@@ -190,9 +180,9 @@ func newRig(t testing.TB, o Options) *rig {
 // newPatientRig is newRig with another startDelay: a test that says something in time is too slow for the real one now and then.
 func newPatientRig(t testing.TB, o Options, delay time.Duration) *rig {
 	t.Helper()
-	r := &rig{net: &fakeNetwork{Bridge: bridge.New(bridge.Options{})}, log: &bytes.Buffer{}}
+	r := &rig{net: &fakeNetwork{Bridge: bridge.New(bridge.Options{})}, log: &vnettest.Log{}}
 	o.Network = r.net
-	o.Log = slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, nil))
+	o.Log = slog.New(slog.NewTextHandler(r.log, nil))
 	r.Server = NewServer(o)
 	r.startDelay = delay
 	r.path = filepath.Join(t.TempDir(), "s")

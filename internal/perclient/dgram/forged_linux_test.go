@@ -125,20 +125,6 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestOtherPath: a client in a root directory of its own, whose path is nothing here.
-func TestOtherPath(t *testing.T) {
-	needRoot(t)
-	l := newLab(t, nil)
-	root := shortDir(t)
-	require.NoError(t, os.Chmod(root, 0o777))
-	require.NoError(t, os.Link(l.path, filepath.Join(root, "sock")))
-	var fd int
-	defer func() { _ = unix.Close(fd) }()
-	as(t, attacker, root, bound(&fd, "/mine", "/sock", false, testFrame(60, 1)))
-	l.dropped(vanished, 1)
-	assert.Contains(t, l.log.String(), "another root directory")
-}
-
 // TestPathOfAnother: a path is used again by another user; that is another client, at once.
 func TestPathOfAnother(t *testing.T) {
 	needRoot(t)
