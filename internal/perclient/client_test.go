@@ -53,7 +53,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestServe: a client that somebody waits for has its port at once, is told of, and ends with the reason that is given.
+// TestServe: a client that a caller waits for has its port at once, is told of, and ends with the reason that is given.
 func TestServe(t *testing.T) {
 	r := newRig(t, Options{})
 	began := time.Now()

@@ -21,7 +21,7 @@ func TestIdentity(t *testing.T) {
 	silent.dial(t)
 	silent.attached(t, 1)
 	assert.Equal(t, []string{""}, silent.net.identities())
-	r := newPatientRig(t, Options{}, time.Hour) // speaking first must not depend on who has the processor
+	r := newPatientRig(t, Options{}, time.Hour) // speaking first must not depend on the processor
 	for i := range 2 {
 		c := r.dial(t)
 		say(t, c, 7, "hello")
@@ -45,7 +45,7 @@ func TestSummaryNamesDrops(t *testing.T) {
 	}, c.dropArgs(link.Stats{DropOversize: 7}))
 }
 
-// TestPeerOfAStreamClient: the log tells who connected. (Of a peer that had gone before the server has it, macOS knows no process.)
+// TestPeerOfAStreamClient: the log tells which process connected. (Of a peer that had gone before the server has it, macOS knows no process.)
 func TestPeerOfAStreamClient(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.dial(t)

@@ -49,7 +49,6 @@ type Info struct {
 
 // A phase is where a session is in its life, as its keeper sees it.
 type phase struct {
-	port    atomic.Bool           // it runs
 	started atomic.Bool           // one is wanted
 	failed  atomic.Pointer[error] // why there is none; nil: it is not known yet, or there is one
 	leaving atomic.Bool           // the daemon closes it, or it has gone
@@ -63,9 +62,9 @@ func (c *Session) state(st link.Stats) (state string, err error) {
 	switch {
 	case c.phase.leaving.Load():
 		return status.StateLeaving, nil
-	case c.phase.port.Load() && st.Stalled >= stalledAfter:
+	case c.send.Load() != nil && st.Stalled >= stalledAfter:
 		return status.StateStalled, nil
-	case c.phase.port.Load():
+	case c.send.Load() != nil:
 		return status.StateRunning, nil
 	case c.phase.started.Load():
 		return status.StateStarting, err

@@ -117,7 +117,6 @@ func (c *Session) identity() string {
 func (c *Session) use(ctx context.Context, p network.Port) error {
 	defer func() {
 		c.send.Store(nil)
-		c.phase.port.Store(false)
 		macs := p.MACs()
 		_ = p.Close() // one that cannot be closed in order is gone all the same
 		c.settle(p.Stats(), macs)
@@ -147,9 +146,8 @@ func (c *Session) open(p network.Port) {
 		send(frame.NewBatch(c.held, c.heldN))
 	}
 	c.held, c.heldN = nil, 0
-	c.send.Store(&send)
 	c.phase.failed.Store(nil)
-	c.phase.port.Store(true)
+	c.send.Store(&send)
 }
 
 // settle adds what the port counted to what those before it did, once it is closed.

@@ -390,7 +390,7 @@ func TestStartsAreLimited(t *testing.T) {
 		say(t, r.dial(t), byte(i+1), "hello")
 	}
 	eventually(t, func() bool { return r.held() == 3*maxStarts && r.net.starting() == maxStarts })
-	time.Sleep(20 * time.Millisecond) // for those who do not keep to it
+	time.Sleep(20 * time.Millisecond) // for starts that do not keep to it
 	release()
 	r.attached(t, 3*maxStarts)
 	assert.Equal(t, maxStarts, r.net.mostOnce)
@@ -468,7 +468,7 @@ func TestShutdownIsInTimeWhateverClientsDo(t *testing.T) {
 	eventually(t, func() bool { return r.net.attempts() == 3 })
 	began := time.Now()
 	r.shutdown()
-	assert.Less(t, time.Since(began), 15*time.Second, "whoever waits for them waits for ever")
+	assert.Less(t, time.Since(began), 15*time.Second, "a caller that waits for them waits for ever")
 	assert.Zero(t, r.Clients())
 	close(stop)
 	wg.Wait()

@@ -255,7 +255,7 @@ func (g *Guard) claimIPv6(a netip.Addr, now time.Duration) bool {
 	if !r.free(a, g.mac(), now) {
 		return false
 	}
-	// A link-local address of another MAC is no matter of who comes first. A random one looks like that in one of 65,536 cases.
+	// A link-local address of another MAC is not given to the first that uses it. A random one looks like that in one of 65,536 cases.
 	if mac, ok := embedded(a); ok && (a.IsLinkLocalUnicast() || r.macs[mac] != nil && r.macs[mac] != g) {
 		return false
 	}

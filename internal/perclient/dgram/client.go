@@ -61,9 +61,7 @@ func (c *client) take(r *mmsg.Receiver, first, end int) bool {
 		return false
 	}
 	b, runts, long := r.Pack(first, end)
-	c.out.Came(link.Stats{
-		ToNetFrames: uint64(b.Len()), ToNetBytes: uint64(b.DataLen()), DropRunt: uint64(runts), DropLong: uint64(long),
-	})
+	c.out.Came(b, runts, long)
 	switch {
 	case b.Len() == 0:
 	case c.handler == nil:
@@ -87,7 +85,7 @@ func (c *client) hold(b frame.Batch) {
 	fits := b.Within(maxHeld - len(c.held))
 	c.held = append(c.held, fits.Bytes()...)
 	c.heldN += fits.Len()
-	c.out.Came(link.Stats{DropStarting: uint64(b.Len() - fits.Len())})
+	c.out.Dropped(link.Stats{DropStarting: uint64(b.Len() - fits.Len())})
 }
 
 // Run implements link.Link: frames are handed to h by the Server's readers, but those that came before.

@@ -58,17 +58,17 @@ func (s *Server) panicked(doing string, r any) error {
 func (sh *shared) dispatch(n int) {
 	for first := 0; first < n; {
 		name := sh.rcv.Name(first)
-		who := sh.sender(first)
+		from := sh.sender(first)
 		end := first + 1
-		for end < n && bytes.Equal(sh.rcv.Name(end), name) && sh.sender(end) == who {
+		for end < n && bytes.Equal(sh.rcv.Name(end), name) && sh.sender(end) == from {
 			end++
 		}
-		sh.from(name, who, first, end)
+		sh.from(name, from, first, end)
 		first = end
 	}
 }
 
-// A sender is who sent a datagram, as far as the system tells.
+// A sender is the process and user that sent a datagram, as far as the system tells.
 type sender struct {
 	uid   uint32
 	self  bool // it is this process
@@ -79,7 +79,7 @@ type sender struct {
 // the user is 0.
 func (f sender) is(uid uint32) bool { return f.uid == uid || f.uid == 0 }
 
-// sender is who sent message i.
+// sender is what sent message i.
 func (sh *shared) sender(i int) sender {
 	pid, uid, ok := sh.rcv.Sender(i)
 	return sender{uid: uid, self: ok && pid == sh.srv.self, known: ok}

@@ -225,7 +225,7 @@ func TestReplySocketTakesNothing(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// TestNeverReads: a client that never reads loses its own frames, no one else's, and costs a bounded queue.
+// TestNeverReads: a client that never reads loses its own frames, no other's, and costs a bounded queue.
 func TestNeverReads(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {

@@ -35,7 +35,7 @@ func through(link.Descriptor) string { return "" }
 // mayHang is not known.
 func mayHang(link.Descriptor) bool { return false }
 
-// askSenders is nothing here: the system does not tell who sent a datagram.
+// askSenders is nothing here: the system does not tell what sent a datagram.
 func askSenders(int, bool) error { return nil }
 
 func senderIn([]byte) sender { return sender{} }

@@ -130,7 +130,7 @@ func (d *Datagram) readOnce(fd int, h Handler) (again bool, err error) {
 				end++
 			}
 			if end == first {
-				d.out.Came(Stats{DropForeign: 1})
+				d.out.Dropped(Stats{DropForeign: 1})
 				end++
 				continue
 			}

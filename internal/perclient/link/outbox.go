@@ -75,8 +75,18 @@ func NewOutbox(p pipe, limit int, dead func(error)) *Outbox {
 	return o
 }
 
-// Came counts what has come from the client.
-func (o *Outbox) Came(st Stats) {
+// Came counts what has come from the client: frames, and what was none.
+func (o *Outbox) Came(b frame.Batch, runts, long int) {
+	o.telling.Lock()
+	o.came.ToNetFrames += uint64(b.Len())
+	o.came.ToNetBytes += uint64(b.DataLen())
+	o.came.DropRunt += uint64(runts)
+	o.came.DropLong += uint64(long)
+	o.telling.Unlock()
+}
+
+// Dropped counts what is rare.
+func (o *Outbox) Dropped(st Stats) {
 	o.telling.Lock()
 	defer o.telling.Unlock()
 	o.came.Add(st)

@@ -163,7 +163,7 @@ func (s *socket) handOn(b frame.Batch, runts, long int, h Handler) {
 	if h == nil || b.Len()+runts+long == 0 {
 		return
 	}
-	s.out.Came(Stats{ToNetFrames: uint64(b.Len()), ToNetBytes: uint64(b.DataLen()), DropRunt: uint64(runts), DropLong: uint64(long)})
+	s.out.Came(b, runts, long)
 	if b.Len() > 0 {
 		h.Frames(b)
 	}

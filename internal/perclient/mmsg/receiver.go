@@ -31,13 +31,13 @@ type receiveWay interface {
 	receive(fd int, s *slots) (int, error)
 	// name is the sender's path of message i, nil if it has none or names were not asked for.
 	name(i int) []byte
-	// sender is who sent message i, if the system tells.
+	// sender is the process and user that sent message i, if the system tells.
 	sender(i int) (pid int, uid uint32, ok bool)
 	// free gives back what the way holds.
 	free() error
 }
 
-// NewReceiver takes a Receiver from the free list or makes one. With names, Name tells who sent a message. The error is the
+// NewReceiver takes a Receiver from the free list or makes one. With names, Name tells what sent a message. The error is the
 // system's when it has no memory.
 func NewReceiver(names bool) (*Receiver, error) {
 	if r, ok := freeReceivers(names).Get(); ok {

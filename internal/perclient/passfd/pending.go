@@ -20,7 +20,7 @@ import (
 var errPathGone = errors.New("the path that the socket was bound to is gone")
 
 // A pending is the link of a client that handed over a bound socket: a link.Datagram that runs once the first datagram
-// tells who the client is. Until then frames for it are dropped.
+// tells which client it is. Until then frames for it are dropped.
 type pending struct {
 	*link.Datagram
 	srv   *Server
