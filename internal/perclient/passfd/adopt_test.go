@@ -98,6 +98,7 @@ func openFor(t *testing.T, what string) *os.File {
 	case "tcp":
 		ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		require.NoError(t, err)
+		defer ln.Close()
 		return kept(ln.File())
 	}
 	require.Fail(t, "no such descriptor", what)
