@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // The users in these tests.
@@ -166,7 +168,7 @@ func TestFirstSenderOfAnother(t *testing.T) {
 		onFd(t, handed, func(fd int) (err error) { n, err = unix.IoctlGetInt(fd, unix.SIOCINQ); return err })
 		return n == 0
 	}, patience, time.Millisecond)
-	require.NoError(t, handed.SetReadDeadline(past))
+	require.NoError(t, handed.SetReadDeadline(link.Past))
 	err := <-done
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.ErrorContains(t, err, "it belongs to user 4001, and user 4002 handed the descriptor over")

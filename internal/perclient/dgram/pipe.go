@@ -198,6 +198,6 @@ func newReply(conn *net.UnixConn) (*reply, error) {
 // wake ends Wait, now and later. It may be called on nil.
 func (r *reply) wake() {
 	if r != nil {
-		_ = r.SetWriteDeadline(past)
+		_ = r.SetWriteDeadline(link.Past)
 	}
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
 )
 
-// hello is what vfkit and libkrun send first on a path: not a frame, but a client that is there.
-var hello = []byte("VFKT")
-
 // release gives the receive memory back.
 func (sh *shared) release() {
 	if sh.rcv != nil {
@@ -109,7 +106,7 @@ func (sh *shared) from(name []byte, from sender, first, end int) {
 			return
 		}
 		faults.In("dgram.read", name)
-		if data, _ := sh.rcv.Msg(first); bytes.Equal(data, hello) { // a client begins, which may be another one than c: that has gone then
+		if data, _ := sh.rcv.Msg(first); string(data) == mmsg.Hello { // a client begins, which may be another one than c: that has gone then
 			c.Check()
 		}
 		taken = c.take(sh.rcv, first, end)

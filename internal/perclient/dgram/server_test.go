@@ -28,7 +28,7 @@ func TestBothWays(t *testing.T) {
 			l := newLab(t, nil)
 			at := l.current()
 			p := l.either("c", connected)
-			p.send(testFrame(60, 1), hello, testFrame(13, 0), make([]byte, mmsg.MaxLen+1), testFrame(ethernetLen, 2))
+			p.send(testFrame(60, 1), []byte(mmsg.Hello), testFrame(13, 0), make([]byte, mmsg.MaxLen+1), testFrame(ethernetLen, 2))
 			s := l.session(p.path)
 			assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(ethernetLen, 2)}, s.waitFrames(t, 2))
 			assert.EqualValues(t, os.Geteuid(), s.uid)
@@ -177,10 +177,10 @@ func TestComesBack(t *testing.T) {
 				l.sweep()
 				require.ErrorIs(t, s.waitEnd(t), io.EOF)
 			case "hello":
-				q.send(hello)
+				q.send([]byte(mmsg.Hello))
 				require.ErrorIs(t, s.waitEnd(t), io.EOF)
 			}
-			q.send(hello, testFrame(60, 2))
+			q.send([]byte(mmsg.Hello), testFrame(60, 2))
 			again := l.session(q.path, s)
 			assert.Equal(t, [][]byte{testFrame(60, 2)}, again.waitFrames(t, 1))
 			again.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))

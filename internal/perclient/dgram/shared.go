@@ -37,9 +37,6 @@ const (
 	lastReceives = 64
 )
 
-// past is a deadline that wakes a goroutine that waits for a socket.
-var past = time.Unix(1, 0)
-
 // A shared is a socket that was bound to the path that clients send to, with a reader of its own.
 //
 // On Linux, a client that has connected its socket takes datagrams only from the socket that it has connected to, and what it has
@@ -137,7 +134,7 @@ func (s *Server) closeIdle() {
 func (sh *shared) interrupt(on bool) {
 	t := time.Time{}
 	if on {
-		t = past
+		t = link.Past
 	}
 	_ = sh.conn.SetReadDeadline(t)
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
 )
 
 // greet says hello and returns the session.
 func (p *peer) greet(l *lab) *session {
-	p.send(hello)
+	p.send([]byte(mmsg.Hello))
 	return l.session(p.path)
 }
 

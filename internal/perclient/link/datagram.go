@@ -69,7 +69,7 @@ func (d *Datagram) Gone() bool {
 	gone := false
 	err := d.rc.Control(func(fd uintptr) {
 		_, err := unix.Getpeername(int(fd))
-		gone = isGone(err)
+		gone = IsGone(err)
 	})
 	return gone || err != nil
 }
@@ -81,10 +81,10 @@ func (d *Datagram) Check() {
 	}
 }
 
-// isGone reports whether err says that the other end of a socket does not exist any more, or takes nothing. macOS tells ECONNRESET
+// IsGone reports whether err says that the other end of a socket does not exist any more, or takes nothing. macOS tells ECONNRESET
 // once, to the reader too, and then EDESTADDRREQ to each send; EINVAL is its EPIPE of datagrams (sosendcheck in XNU's
 // bsd/kern/uipc_socket.c, sbappendaddr in uipc_socket2.c).
-func isGone(err error) bool {
+func IsGone(err error) bool {
 	errno, _ := errors.AsType[unix.Errno](err)
 	switch errno {
 	case unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, unix.ENOTCONN, unix.EDESTADDRREQ, unix.EINVAL:
@@ -95,7 +95,7 @@ func isGone(err error) bool {
 
 // failed ends the link because a send failed.
 func (d *Datagram) failed(err error) {
-	if isGone(err) {
+	if IsGone(err) {
 		d.fail(io.EOF)
 		return
 	}
@@ -119,7 +119,7 @@ func (d *Datagram) readOnce(fd int, h Handler) (again bool, err error) {
 	switch {
 	case err == unix.EAGAIN:
 		return true, nil
-	case isGone(err):
+	case IsGone(err):
 		return false, io.EOF
 	case err != nil:
 		return false, fmt.Errorf("receive from client: %w", err)

@@ -149,7 +149,7 @@ func TestSharedCloseEndsTheConnection(t *testing.T) {
 		var err error
 		if _, isDatagram := l.Link.(*Datagram); isDatagram {
 			_, err = l.client.Write(frameOf("is it there?"))
-			assert.True(t, isGone(err), "%v", err)
+			assert.True(t, IsGone(err), "%v", err)
 			return
 		}
 		_, err = l.client.Read(make([]byte, 1))
@@ -195,7 +195,7 @@ func TestSharedEndGoesOn(t *testing.T) {
 	serve(second, "the second daemon", DrainStop)
 	serve(again(), "one that ends it alone", DrainOne)
 	_, err = client.Write(frameOf("is it there?"))
-	assert.True(t, isGone(err), "%v", err)
+	assert.True(t, IsGone(err), "%v", err)
 }
 
 // TestSharedShutDown has the client shut down what it passed.

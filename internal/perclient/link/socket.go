@@ -29,8 +29,8 @@ const (
 	sendPatience = 100 * time.Millisecond
 )
 
-// past as a deadline wakes a goroutine that waits for a socket.
-var past = time.Unix(1, 0)
+// Past as a deadline wakes a goroutine that waits for a socket.
+var Past = time.Unix(1, 0)
 
 // A socket is what stream and Datagram have in common: the client's socket, the way out to it, and its reader's loop.
 type socket struct {
@@ -189,7 +189,7 @@ func (s *socket) Shutdown(sched DrainSchedule) {
 func (s *socket) end(sched DrainSchedule) {
 	if s.shutdown.CompareAndSwap(nil, &sched) {
 		// A deadline in the past wakes a reader that waits; one that reads looks at shutdown after each read.
-		_ = s.conn.SetReadDeadline(past)
+		_ = s.conn.SetReadDeadline(Past)
 	}
 }
 
@@ -202,12 +202,12 @@ func (s *socket) fail(err error) {
 // Interrupt implements Link.
 func (s *socket) Interrupt() {
 	s.detaching.Store(true)
-	_ = s.conn.SetReadDeadline(past)
+	_ = s.conn.SetReadDeadline(Past)
 }
 
 // Detach implements Link: it ends what is on its way to the client.
 func (s *socket) Detach() State {
-	_ = s.conn.SetWriteDeadline(past) // wakes the drainer
+	_ = s.conn.SetWriteDeadline(Past) // wakes the drainer
 	s.out.Detach()
 	_ = s.conn.SetDeadline(time.Time{})
 	v := State{Socket: Holding(s.conn), Stats: s.Stats()}
@@ -234,7 +234,7 @@ func (s *socket) Close() error {
 			shut()
 		}
 	}
-	_ = s.conn.SetWriteDeadline(past) // wakes the drainer
+	_ = s.conn.SetWriteDeadline(Past) // wakes the drainer
 	s.out.Close()
 	return s.conn.Close()
 }

@@ -42,11 +42,8 @@ type Descriptor struct {
 
 // Holding is the descriptor of conn, which is not used any more.
 func Holding(conn *net.UnixConn) Descriptor {
-	d := Descriptor{conn: conn}
-	if rc, err := conn.SyscallConn(); err == nil {
-		_ = rc.Control(func(fd uintptr) { d.FD = int(fd) })
-	}
-	return d
+	_, fd, _ := Raw(conn)
+	return Descriptor{FD: fd, conn: conn}
 }
 
 // IsNone reports whether there is no descriptor.

@@ -11,8 +11,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// hello is what vfkit, and krunkit when told to, send before anything else. Nothing needs it.
-const hello = "VFKT"
+// Hello is what vfkit, and krunkit when told to, send before anything else: no frame, but a client that is there.
+const Hello = "VFKT"
 
 // A Receiver receives up to BatchLen datagrams at a time into slots of its own. One goroutine at a time uses it.
 //
@@ -137,7 +137,7 @@ func (s *slots) dropped(i int, runts, long *int) bool {
 		*long++
 	case size >= frame.MinLen:
 		return false
-	case size != len(hello) || string(s.whole(i, size)) != hello:
+	case size != len(Hello) || string(s.whole(i, size)) != Hello:
 		*runts++
 	}
 	return true
