@@ -18,11 +18,7 @@ import (
 // dies, and closes it at the end. Starting may take long and may fail; the client stays connected meanwhile.
 func (c *Session) keep() {
 	defer c.tried(network.PortInfo{}, ErrGone)
-	c.connect(c.ctx)
-}
-
-// connect keeps the port until ctx ends, the client has gone or the network has.
-func (c *Session) connect(ctx context.Context) {
+	ctx := c.ctx
 	if !c.wanted(ctx) {
 		return
 	}

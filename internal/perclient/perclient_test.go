@@ -372,17 +372,6 @@ func TestWaitingFramesAreBounded(t *testing.T) {
 	})
 }
 
-func TestFailedStartIsRetriedWhileTheClientStays(t *testing.T) {
-	r := newRig(t, Options{})
-	b := r.dial(t)
-	r.attached(t, 1)
-	r.net.set(3, 0)
-	a := r.dial(t)
-	say(t, a, 1, "patience")
-	assert.Equal(t, "patience", hear(t, b))
-	assert.Equal(t, 5, r.net.attempts())
-}
-
 func TestStartsAreLimited(t *testing.T) {
 	r := newRig(t, Options{})
 	release := r.net.block()
@@ -394,22 +383,6 @@ func TestStartsAreLimited(t *testing.T) {
 	release()
 	r.attached(t, 3*maxStarts)
 	assert.Equal(t, maxStarts, r.net.mostOnce)
-}
-
-func TestDeadPortIsReplaced(t *testing.T) {
-	r := newRig(t, Options{})
-	a, b := r.dial(t), r.dial(t)
-	say(t, b, 2, "hello")
-	say(t, a, 1, "hello")
-	r.attached(t, 2)
-	r.net.mu.Lock()
-	for _, p := range r.net.ports {
-		close(p.died)
-	}
-	r.net.mu.Unlock()
-	r.attached(t, 4)
-	say(t, a, 1, "still here")
-	hears(t, b, "still here") // what came before the ports died does not matter
 }
 
 func TestPanicEndsItsSessionOnly(t *testing.T) {

@@ -255,10 +255,15 @@ func (s *Server) Sessions() []*Session {
 // Wait waits until every session has ended or ctx is done. Callers call Stop and end the accept loop first. It takes a
 // little over link.DrainStop.Hard at most.
 func (s *Server) Wait(ctx context.Context) {
+	Await(ctx, &s.running)
+}
+
+// Await waits for all of a group, or until ctx is done.
+func Await(ctx context.Context, all *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.running.Wait()
+		all.Wait()
 	}()
 	select {
 	case <-done:
