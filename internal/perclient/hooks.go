@@ -35,7 +35,8 @@ type Guard interface {
 	ToClient(b frame.Batch)
 	// Drops is how many frames Filter kept back, and keys and values for the log: the sum and each reason that is not zero.
 	Drops() (sum uint64, args []any)
-	// Save is what Options.Guard of the process's next image makes a guard of that goes on. Nothing else is called any more.
+	// Save is what Options.Guard of the process's next image makes a guard of that goes on. Nothing else is called meanwhile; this one
+	// goes on if there is no next image.
 	Save() []byte
 	// Close tells that the client has gone. Only Drops is called after it.
 	Close()
