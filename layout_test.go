@@ -60,8 +60,10 @@ var imports = map[string][]string{
 	},
 	"internal/perclient/antispoof": {"internal/frame", "internal/network", "internal/perclient/watch"},
 	"internal/perclient/capture":   {"internal/frame", "internal/printable"},
-	"internal/perclient/dgram":     {"internal/faults", "internal/frame", "internal/perclient/link", "internal/perclient/mmsg"},
-	"internal/perclient/link":      {"internal/faults", "internal/frame", "internal/perclient/mmsg"},
+	"internal/perclient/dgram": {
+		"internal/faults", "internal/frame", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd/proto",
+	},
+	"internal/perclient/link":      {"internal/faults", "internal/frame", "internal/perclient/mmsg", "internal/perclient/passfd/proto"},
 	"internal/perclient/mmsg":      {"internal/darwinapi", "internal/frame"},
 	"internal/perclient/passfd": {
 		"internal/faults", "internal/frame", "internal/network", "internal/peercred", "internal/perclient", "internal/perclient/dgram",

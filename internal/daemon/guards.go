@@ -46,25 +46,13 @@ func guardClients(cfg *compat.Config, open opener) (*guards, opener) {
 }
 
 // guard is what makes a client's guard; nil without guards.
-func (g *guards) guard() func(uint64, perclient.Client, *slog.Logger) perclient.Guard {
+func (g *guards) guard() func(perclient.Client, *slog.Logger, []byte) perclient.Guard {
 	if g == nil {
 		return nil
 	}
-	return func(id uint64, c perclient.Client, log *slog.Logger) perclient.Guard {
-		return g.Guard(id, c.MAC, log)
+	return func(c perclient.Client, log *slog.Logger, saved []byte) perclient.Guard {
+		return g.Guard(c.MAC, log, saved)
 	}
-}
-
-// restored tells the guards which clients came along in an upgrade.
-func (g *guards) restored(sessions []*perclient.Session) {
-	if g == nil {
-		return
-	}
-	present := make([]uint64, len(sessions))
-	for i, x := range sessions {
-		present[i] = x.ID()
-	}
-	g.Restored(present)
 }
 
 // describe tells of a network that has started, and of the leases that its file has.

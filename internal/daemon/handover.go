@@ -44,8 +44,8 @@ type manifest struct {
 	Listeners map[string]int       `json:"listeners"`
 	Call      int                  `json:"call"` // of the program that asked for the upgrade
 	Given     inherit.Saved        `json:"given"`
-	Manager   string               `json:"manager"` // address of the service manager
-	Guards    *antispoof.Saved     `json:"guards,omitempty"`
+	Manager   string               `json:"manager"`          // address of the service manager
+	Leases    []antispoof.Lease    `json:"leases,omitempty"` // that the guards know
 	Level     string               `json:"log_level"`
 	Extras    *savedExtras         `json:"extras,omitempty"`
 	Gateway   *savedGateway        `json:"gateway,omitempty"`
@@ -85,8 +85,7 @@ func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (_ *mani
 		m.Listeners[name] = o.Conn(ln)
 	}
 	if d.guards != nil {
-		g := d.guards.Save()
-		m.Guards = &g
+		m.Leases = d.guards.Leases()
 	}
 	if g := v.gateway; g != nil {
 		m.Gateway = &savedGateway{State: g.State, Pair: o.Conn(g.Pair), Forwards: make([]int, len(g.Sockets))}
@@ -163,10 +162,8 @@ func (d *daemon) take(in *handover.In, m *manifest) (err error) {
 			return err
 		}
 	}
-	if d.guards != nil && m.Guards != nil {
-		if err := d.guards.Restore(*m.Guards); err != nil {
-			d.log.Warn("clients have to show their addresses again", "error", err)
-		}
+	if d.guards != nil {
+		d.guards.Leased(m.Leases)
 	}
 	return nil
 }

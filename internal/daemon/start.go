@@ -206,7 +206,6 @@ func (d *daemon) serve(ctx context.Context, v *detached, then func(context.Conte
 	d.server.Network(d.network.Load())
 	d.attach(v)
 	sessions := d.server.Sessions()
-	d.guards.restored(sessions)
 	d.extras.run(d.server.Held())
 	d.control.Run(ctx)
 	d.metrics.Run(ctx)

@@ -124,6 +124,19 @@ func (b Batch) Head(n int) Batch {
 	return Batch{buf: b.buf[:it.End():it.End()], n: n}
 }
 
+// Within is the longest head of b whose wire form has at most room bytes.
+func (b Batch) Within(room int) Batch {
+	if len(b.buf) <= room {
+		return b
+	}
+	n, end := 0, 0
+	it := b.Iter()
+	for it.Next() && it.End() <= room {
+		n, end = n+1, it.End()
+	}
+	return Batch{buf: b.buf[:end:end], n: n}
+}
+
 // Runs calls deliver with the longest runs of consecutive frames of b that keep wants, in order.
 func (b Batch) Runs(keep func(f []byte) bool, deliver func(Batch)) {
 	start, frames := 0, 0

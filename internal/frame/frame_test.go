@@ -5,6 +5,7 @@ package frame_test
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,22 +128,16 @@ func TestLengths(t *testing.T) {
 		runts   int
 		tooLong bool
 	}{
-		{name: "0", length: 0, runts: 1},
 		{name: "1", length: 1, body: 1, runts: 1},
 		{name: "13 is a runt", length: 13, body: 13, runts: 1},
-		{name: "13 of which 12 arrived", length: 13, body: 12},
 		{name: "14 is the shortest", length: 14, body: 14, frames: 1},
-		{name: "14 of which 13 arrived", length: 14, body: 13},
 		{name: "1514", length: 1514, body: 1514, frames: 1},
 		{name: "32768", length: frame.MaxStreamLen, body: frame.MaxStreamLen, frames: 1},
 		{name: "69632 is the longest", length: 69632, body: 69632, frames: 1},
 		{name: "69632 of which nothing arrived", length: 69632},
 		{name: "69633", length: 69633, body: 69633, tooLong: true},
-		{name: "69633 with nothing behind it", length: 69633, tooLong: true},
 		{name: "text instead of a prefix", length: 0x41414141, body: 64, tooLong: true},
-		{name: "sign bit", length: 0x80000000, body: 64, tooLong: true},
 		{name: "all ones", length: 0xffffffff, body: 64, tooLong: true},
-		{name: "all ones with nothing behind it", length: 0xffffffff, tooLong: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -222,72 +217,6 @@ func TestEverySplit(t *testing.T) {
 	}
 }
 
-func TestEverySplitOfAPrefixInThree(t *testing.T) {
-	stream := frame.Append(frame.Append(nil, arp), header)
-	second := 4 + len(arp) // where the second prefix begins
-	for a := range 5 {
-		for b := a; b < 5; b++ {
-			p := feed(stream[:second+a], stream[second+a:second+b], stream[second+b:])
-			require.Equal(t, [][]byte{arp, header}, p.frames, "prefix cut at %d and %d", a, b)
-		}
-	}
-}
-
-func TestManyFramesInOneRead(t *testing.T) {
-	const n = 1000
-	var stream []byte
-	for i := range n {
-		stream = frame.Append(stream, pattern(14+i%1501))
-	}
-	b, used, runts, err := frame.Scan(append(stream, 0x00, 0x00)) // and half of the next prefix
-	require.NoError(t, err)
-	assert.Equal(t, len(stream), used)
-	assert.Zero(t, runts)
-	assert.Equal(t, n, b.Len())
-	i := 0
-	for it := b.Iter(); it.Next(); i++ {
-		require.Equal(t, pattern(14+i%1501), it.Frame(), "frame %d", i)
-	}
-	assert.Equal(t, n, i)
-}
-
-func TestNoAllocation(t *testing.T) {
-	stream, _, _ := mixed()
-	bytesSeen := 0
-	allocs := testing.AllocsPerRun(100, func() {
-		for rest := stream; ; {
-			b, used, _, err := frame.Scan(rest)
-			for it := b.Iter(); it.Next(); {
-				bytesSeen += len(it.Frame())
-			}
-			if rest = rest[used:]; used == 0 || err != nil {
-				return
-			}
-		}
-	})
-	assert.Zero(t, allocs)
-	assert.NotZero(t, bytesSeen)
-
-	slab := make([]byte, 0, 4096)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { slab = frame.Append(slab[:0], arp) }), "Append into room")
-}
-
-func TestHeadAndAfter(t *testing.T) {
-	buf := frame.Append(frame.Append(nil, make([]byte, 14)), make([]byte, 20))
-	b := frame.NewBatch(buf, 2)
-	assert.Zero(t, b.Head(0).Len())
-	assert.Equal(t, 1, b.Head(1).Len())
-	assert.Equal(t, buf[:18], b.Head(1).Bytes())
-	assert.Equal(t, 18, cap(b.Head(1).Bytes()), "an append does not reach the next frame")
-	assert.Equal(t, b, b.Head(2))
-	assert.Equal(t, b, b.Head(3))
-	assert.Equal(t, b, b.After(0))
-	assert.Equal(t, 1, b.After(1).Len())
-	assert.Equal(t, buf[18:], b.After(1).Bytes())
-	assert.Zero(t, b.After(2))
-	assert.Zero(t, b.After(3))
-}
-
 // TestRuns keeps frames by a pattern and gets those, in runs as long as they can be.
 func TestRuns(t *testing.T) {
 	for _, pattern := range []string{"", "+", "-", "++-+", "-++--+-", "+-+-+", "--", "+++"} {
@@ -340,9 +269,17 @@ func TestPutPrefix(t *testing.T) {
 	assert.Equal(t, []byte{0x00, 0x01, 0x10, 0x00, 0xaa}, slot)
 }
 
-func TestRuntsAloneInFrontOfBadLength(t *testing.T) {
-	p := feed(append(append(prefix(0), prefix(0)...), prefix(0xffffffff)...))
-	assert.Equal(t, 2, p.runts)
-	assert.ErrorIs(t, p.err, frame.ErrTooLong)
-	assert.Empty(t, p.frames)
+func TestHeadWithinAndAfter(t *testing.T) {
+	buf := slices.Clip(frame.Append(frame.Append(nil, make([]byte, 14)), make([]byte, 20)))
+	b := frame.NewBatch(buf, 2)
+	for n, end := range []int{0, 18, 42, 42} {
+		for name, head := range map[string]frame.Batch{"Head": b.Head(n), "Within": b.Within(end), "Within more": b.Within(end + 17)} {
+			assert.Equal(t, min(n, 2), head.Len(), name)
+			assert.Equal(t, buf[:end], head.Bytes(), name)
+			assert.Equal(t, end, cap(head.Bytes()), "an append does not reach the next frame")
+		}
+		assert.Equal(t, 2-min(n, 2), b.After(n).Len())
+		assert.Equal(t, string(buf[end:]), string(b.After(n).Bytes()))
+	}
+	assert.Zero(t, b.Within(-1).Len())
 }

@@ -42,6 +42,7 @@ type Detached struct {
 	MACs     []network.MAC     `json:"macs,omitempty"` // behind its port
 	// LetGo is how long Client.Theirs is still kept at most.
 	LetGo time.Duration `json:"let_go,omitempty"`
+	Guard []byte        `json:"guard,omitempty"` // what its guard has saved
 
 	guard Guard // in the process that it was detached in
 }
@@ -59,6 +60,9 @@ func (v *Detached) Descriptors() []link.Descriptor {
 func (v *Detached) close() {
 	for _, d := range v.Descriptors() {
 		d.Close()
+	}
+	if v.guard != nil {
+		v.guard.Close()
 	}
 }
 
@@ -183,15 +187,15 @@ func (c *Session) take() (v Detached, ok bool) {
 		Ports: c.ports, MACs: c.learned, guard: c.guard,
 	}
 	v.Client.Identity = c.identity()
+	if c.guard != nil {
+		v.Guard = c.guard.Save()
+	}
 	if !c.letGo.IsZero() {
 		v.LetGo = max(time.Until(c.letGo), time.Nanosecond)
 	}
-	kept, end := 0, 0
-	for it := frame.NewBatch(c.held, c.heldN).Iter(); it.Next() && it.End() <= maxHeldSaved; {
-		kept, end = kept+1, it.End()
-	}
-	v.Held = c.held[:end]
-	v.DropHeld += uint64(c.heldN - kept)
+	kept := frame.NewBatch(c.held, c.heldN).Within(maxHeldSaved)
+	v.Held = kept.Bytes()
+	v.DropHeld += uint64(c.heldN - kept.Len())
 	return v, !c.givenUp.Load()
 }
 
@@ -254,9 +258,9 @@ func (s *Server) attach(v *Detached, linkOf func(*Detached) (link.Link, error)) 
 		return nil, err
 	}
 	v.Client.Start = true
-	c := newSession(s, v.ID, l, v.Client)
+	c := newSession(s, v.ID, l, v.Client, v.guard, v.Guard)
 	c.attached = true
-	c.began, c.guard, c.learned, c.ports = v.Began, v.guard, v.MACs, v.Ports
+	c.began, c.learned, c.ports = v.Began, v.MACs, v.Ports
 	c.watch.Restore(v.Watch)
 	c.seen = v.Watch.MAC != nil
 	c.held, c.heldN = v.Held, held

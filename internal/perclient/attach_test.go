@@ -96,7 +96,7 @@ func TestDetachAndAttach(t *testing.T) {
 	for round := range 5 {
 		list := detach(t, r.Server)
 		assert.Zero(t, r.Clients())
-		meanwhile := fmt.Sprint("while nobody reads ", round)
+		meanwhile := fmt.Sprint("while no client is read ", round)
 		say(t, a, 1, meanwhile)
 		for _, p := range r.net.all() {
 			assert.True(t, p.closed.Load(), "a port is open")
@@ -190,8 +190,8 @@ func TestHoldGoesOn(t *testing.T) {
 	})
 }
 
-// TestNobodyNewWhileDetached: a client that comes then is told to come again.
-func TestNobodyNewWhileDetached(t *testing.T) {
+// TestNoneNewWhileDetached: a client that comes then is told to come again.
+func TestNoneNewWhileDetached(t *testing.T) {
 	r := newRig(t, Options{})
 	list := detach(t, r.Server)
 	_, err := r.Serve(newFakeLink(), Client{})
@@ -296,11 +296,11 @@ func TestAttachInAnotherServer(t *testing.T) {
 	a, b := r.dial(t), r.dial(t)
 	reaches(t, a, b, 1, "before")
 	reaches(t, b, a, 2, "before")
-	log := slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, nil))
+	log := slog.New(slog.NewTextHandler(r.log, nil))
 	s, sent := r.Server, uint64(0)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
-	wg.Go(func() { // b sends to itself, as it were: to nobody
+	wg.Go(func() { // b sends what no client is there for
 		for {
 			select {
 			case <-stop:

@@ -34,7 +34,7 @@ type Client struct {
 	Transport string `json:"transport,omitempty"`
 	Via       string `json:"via,omitempty"`
 	Path      string `json:"path,omitempty"`
-	// Peer is who is at the other end of its link, or who brought it. Handle asks for it itself.
+	// Peer is the process at the other end of its link, or that brought it. Handle asks for it itself.
 	Peer peercred.Peer `json:"peer"`
 	// MAC is the address that it says its guest has; nil if it says none.
 	MAC net.HardwareAddr `json:"mac,omitempty"`

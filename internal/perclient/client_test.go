@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -53,7 +55,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestServe: a client that somebody waits for has its port at once, is told of, and ends with the reason that is given.
+// TestServe: a client that a caller waits for has its port at once, is told of, and ends with the reason that is given.
 func TestServe(t *testing.T) {
 	r := newRig(t, Options{})
 	began := time.Now()
@@ -139,4 +141,33 @@ func TestIdentityOfFormerSession(t *testing.T) {
 		s.End(errors.New("enough"))
 		<-s.Done()
 	}
+}
+
+func TestMemoryIsGivenBackAfterManyClientsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var freed atomic.Int64
+		s := NewServer(Options{})
+		s.free = func() { freed.Add(1) }
+		leave := func(n int) {
+			for range n {
+				s.remove(&Session{}, Info{})
+			}
+		}
+		pass := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		leave(freeAfter - 1)
+		pass(time.Minute)
+		assert.Zero(t, freed.Load(), "a few are not worth a garbage collection")
+		leave(1)
+		pass(freeDelay - 1)
+		assert.Zero(t, freed.Load())
+		pass(1)
+		assert.EqualValues(t, 1, freed.Load())
+		leave(freeAfter)
+		s.Stop()
+		pass(time.Minute)
+		assert.EqualValues(t, 1, freed.Load(), "that ends with the process")
+	})
 }

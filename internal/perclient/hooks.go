@@ -35,6 +35,9 @@ type Guard interface {
 	ToClient(b frame.Batch)
 	// Drops is how many frames Filter kept back, and keys and values for the log: the sum and each reason that is not zero.
 	Drops() (sum uint64, args []any)
+	// Save is what Options.Guard of the process's next image makes a guard of that goes on. Nothing else is called meanwhile; this one
+	// goes on if there is no next image.
+	Save() []byte
 	// Close tells that the client has gone. Only Drops is called after it.
 	Close()
 }
@@ -131,35 +134,10 @@ func (c *Session) sender(p network.Port) func(frame.Batch) {
 	return func(b frame.Batch) { c.guard.Filter(b, pass) }
 }
 
-// makeGuard makes the client's guard, unless it has one or there is none. The keeper calls it before there is a port.
-func (c *Session) makeGuard() {
-	if c.guard != nil || c.srv.opts.Guard == nil {
-		return
-	}
-	g := c.srv.opts.Guard(c.id, c.client, c.log)
-	c.telling.Lock()
-	c.guard = g
-	c.telling.Unlock()
-}
-
 // guardDrops is what the guard of the client, if any, kept back.
 func (c *Session) guardDrops() (sum uint64, args []any) {
-	c.telling.Lock()
-	g := c.guard
-	c.telling.Unlock()
-	if g == nil {
+	if c.guard == nil {
 		return 0, nil
 	}
-	return g.Drops()
-}
-
-// closeGuard is called once the session's port and its reader have ended. A client that was attached and left before it had a port
-// has never had a guard in this process: what is kept for it is free now, so that its guest has its own address when it is back.
-func (c *Session) closeGuard() {
-	if c.attached {
-		c.makeGuard()
-	}
-	if c.guard != nil {
-		c.guard.Close()
-	}
+	return c.guard.Drops()
 }

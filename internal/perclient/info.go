@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -49,7 +50,6 @@ type Info struct {
 
 // A phase is where a session is in its life, as its keeper sees it.
 type phase struct {
-	port    atomic.Bool           // it runs
 	started atomic.Bool           // one is wanted
 	failed  atomic.Pointer[error] // why there is none; nil: it is not known yet, or there is one
 	leaving atomic.Bool           // the daemon closes it, or it has gone
@@ -63,18 +63,15 @@ func (c *Session) state(st link.Stats) (state string, err error) {
 	switch {
 	case c.phase.leaving.Load():
 		return status.StateLeaving, nil
-	case c.phase.port.Load() && st.Stalled >= stalledAfter:
+	case c.send.Load() != nil && st.Stalled >= stalledAfter:
 		return status.StateStalled, nil
-	case c.phase.port.Load():
+	case c.send.Load() != nil:
 		return status.StateRunning, nil
 	case c.phase.started.Load():
 		return status.StateStarting, err
 	}
 	return status.StateQuiet, nil
 }
-
-// ID is the number of the session, which goes over upgrades.
-func (c *Session) ID() uint64 { return c.id }
 
 // Transport is how the client came, status.Stream and so on.
 func (c *Session) Transport() string { return c.client.Transport }
@@ -124,4 +121,50 @@ func (s *Server) Kick(id uint64, reason error) (ended <-chan struct{}, err error
 		}
 	}
 	return nil, fmt.Errorf("%w: %d", ErrNoClient, id)
+}
+
+// Totals are what all clients did since the start of the daemon, those that have left included.
+type Totals struct {
+	Connects uint64            `json:"connects"`
+	Refused  uint64            `json:"refused"` // above MaxClients
+	Link     link.Stats        `json:"link"`    // but Queued and Stalled
+	DropHeld uint64            `json:"drop_held"`
+	Spoofed  uint64            `json:"spoofed"`
+	Ports    network.PortStats `json:"ports"`
+}
+
+// add adds what one client did.
+func (t *Totals) add(i Info) {
+	t.Link.Add(i.Link)
+	t.DropHeld += i.DropHeld
+	t.Spoofed += i.Spoofed
+	t.Ports = t.Ports.Plus(i.Ports)
+}
+
+// Census is List with the Totals of the same moment: a client that leaves meanwhile is in them once.
+func (s *Server) Census() (clients []Info, t Totals) {
+	s.mu.Lock()
+	t = s.gone
+	sessions := slices.Collect(maps.Keys(s.sessions))
+	s.mu.Unlock()
+	clients = infos(sessions)
+	for _, i := range clients {
+		t.add(i)
+	}
+	return clients, t
+}
+
+// Gone is what clients did that have left, for the program that takes this one's place. What is left of a session
+// that is not attached again is lost.
+func (s *Server) Gone() Totals {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone
+}
+
+// Recall takes over what another program has saved. It is called before the first client is served.
+func (s *Server) Recall(t Totals) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = t
 }

@@ -18,11 +18,7 @@ import (
 // dies, and closes it at the end. Starting may take long and may fail; the client stays connected meanwhile.
 func (c *Session) keep() {
 	defer c.tried(network.PortInfo{}, ErrGone)
-	c.connect(c.ctx)
-}
-
-// connect keeps the port until ctx ends, the client has gone or the network has.
-func (c *Session) connect(ctx context.Context) {
+	ctx := c.ctx
 	if !c.wanted(ctx) {
 		return
 	}
@@ -79,7 +75,6 @@ func (c *Session) start(ctx context.Context) (network.Port, error) {
 	defer func() { <-c.srv.starts }()
 	faults.Point("perclient.keep")
 	o := network.PortOptions{Name: c.name, Session: c.id, ID: c.identity(), InterfaceID: c.client.InterfaceID, MACs: c.learned}
-	c.makeGuard()
 	n := c.srv.now()
 	p, err := n.Attach(ctx, o, c)
 	for range idTries { // it may be the same client's former session that has the identity, and that session is ending
@@ -118,7 +113,6 @@ func (c *Session) identity() string {
 func (c *Session) use(ctx context.Context, p network.Port) error {
 	defer func() {
 		c.send.Store(nil)
-		c.phase.port.Store(false)
 		macs := p.MACs()
 		_ = p.Close() // one that cannot be closed in order is gone all the same
 		c.settle(p.Stats(), macs)
@@ -148,9 +142,8 @@ func (c *Session) open(p network.Port) {
 		send(frame.NewBatch(c.held, c.heldN))
 	}
 	c.held, c.heldN = nil, 0
-	c.send.Store(&send)
 	c.phase.failed.Store(nil)
-	c.phase.port.Store(true)
+	c.send.Store(&send)
 }
 
 // settle adds what the port counted to what those before it did, once it is closed.
@@ -172,4 +165,44 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
+}
+
+const (
+	// maxHeld is how much of a client's input is kept while its port is starting, in bytes of wire form.
+	maxHeld = 256 << 10
+
+	// lastTime is how long the session of a client that has left waits for its port to start.
+	lastTime = 250 * time.Millisecond
+)
+
+// want has the keeper start the port.
+func (c *Session) want() { c.wakeOne.Do(func() { close(c.wake) }) }
+
+// hold keeps b until the port has started.
+func (c *Session) hold(b frame.Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if send := c.send.Load(); send != nil { // it started meanwhile, and what was held is sent
+		(*send)(b)
+		return
+	}
+	c.want()
+	kept := b.Within(maxHeld - len(c.held))
+	c.held = append(c.held, kept.Bytes()...)
+	c.heldN += kept.Len()
+	c.dropHeld.Add(uint64(b.Len() - kept.Len()))
+}
+
+// lastWords waits for a moment, once the client has left, for the port that it wanted to start: socket_vmnet, whose network always
+// runs, loses nothing of a client that sends and leaves. The keeper sends what is held before it closes the port.
+func (c *Session) lastWords(err error) {
+	c.mu.Lock()
+	holds := c.heldN > 0
+	c.mu.Unlock()
+	if !left(err) || !holds {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, lastTime)
+	defer cancel()
+	_, _ = c.Ready(ctx)
 }

@@ -30,9 +30,6 @@ const (
 // errLifeline is why a session ends whose client has closed its lifeline.
 var errLifeline = errors.New("attach connection closed")
 
-// past as a deadline wakes a goroutine that waits for a socket.
-var past = time.Unix(1, 0)
-
 // openLifeline is the client's lifeline, nil if it has none. It is called before anything else of the session runs.
 func (c *Session) openLifeline() *net.UnixConn {
 	if c.client.Lifeline.IsNone() {
@@ -51,7 +48,7 @@ func (c *Session) openLifeline() *net.UnixConn {
 func (c *Session) watchLifeline(conn *net.UnixConn) {
 	faults.Point("perclient.lifeline")
 	_ = conn.SetReadDeadline(time.Time{})
-	defer context.AfterFunc(c.ctx, func() { _ = conn.SetReadDeadline(past) })()
+	defer context.AfterFunc(c.ctx, func() { _ = conn.SetReadDeadline(link.Past) })()
 	buf := make([]byte, lifelineLen)
 	for {
 		switch _, err := proto.Discard(conn, buf); {

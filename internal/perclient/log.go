@@ -26,8 +26,8 @@ func (c *Session) logBegin() {
 		return
 	}
 	c.log.Info("accepted a connection", "fd", c.link.Fd())
-	if who := c.client.Peer.Args(); who != nil { // socket_vmnet's line has no room for it
-		c.log.Info("client connected", who...)
+	if peer := c.client.Peer.Args(); peer != nil { // socket_vmnet's line has no room for it
+		c.log.Info("client connected", peer...)
 	}
 }
 

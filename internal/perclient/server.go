@@ -56,8 +56,9 @@ type Options struct {
 	MaxClients int // 0 = defaultMaxClients
 	QueueSize  int // bytes of a client's queue; 0 = link.DefaultQueueSize
 	Log        *slog.Logger
-	// Guard makes the guard of a client, by the number of its session; nil, or a nil Guard, lets everything pass.
-	Guard func(id uint64, c Client, log *slog.Logger) Guard
+	// Guard makes the guard of a client, of what another one's Save returned unless that is nil; nil, or a nil Guard, lets everything
+	// pass. It must not block.
+	Guard func(c Client, log *slog.Logger, saved []byte) Guard
 	// Observer is told what guests' ARP and DHCP say; nil: it is not told.
 	Observer observer
 }
@@ -147,7 +148,7 @@ func (s *Server) admit(l link.Link, cl Client) *Session {
 	}
 	s.lastID++
 	s.gone.Connects++
-	return s.begin(newSession(s, s.lastID, l, cl))
+	return s.begin(newSession(s, s.lastID, l, cl, nil, nil))
 }
 
 // begin has c run. The caller holds mu.
@@ -254,10 +255,15 @@ func (s *Server) Sessions() []*Session {
 // Wait waits until every session has ended or ctx is done. Callers call Stop and end the accept loop first. It takes a
 // little over link.DrainStop.Hard at most.
 func (s *Server) Wait(ctx context.Context) {
+	Await(ctx, &s.running)
+}
+
+// Await waits for all of a group, or until ctx is done.
+func Await(ctx context.Context, all *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.running.Wait()
+		all.Wait()
 	}()
 	select {
 	case <-done:

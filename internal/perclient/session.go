@@ -50,6 +50,7 @@ type Session struct {
 	givenUp atomic.Bool           // see GiveUp
 	first   firstStart
 	phase   phase
+	guard   Guard           // nil: none
 	others  <-chan struct{} // closed when those that were attached with it need not be waited for
 	come    chan<- struct{} // told when its port was tried first; nil if none waits for that
 
@@ -69,14 +70,13 @@ type Session struct {
 
 	telling sync.Mutex        // guards what follows; nothing waits while it is held
 	gone    bool              // detached: the link is another session's
-	guard   Guard             // nil: none; set by the keeper, which reads it without the lock
 	live    network.Port      // whose counters are not in ports yet; nil: none
 	ports   network.PortStats // of the ports so far; its maps never change
 	learned []network.MAC     // addresses behind the last port
 	letGo   time.Time         // when Theirs is closed at the latest; zero: not yet
 }
 
-func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
+func newSession(s *Server, id uint64, l link.Link, cl Client, guard Guard, saved []byte) *Session {
 	cl.Transport = cmp.Or(cl.Transport, status.Stream)
 	name := fmt.Sprintf("client %d", id)
 	if cl.Name != "" {
@@ -95,6 +95,9 @@ func newSession(s *Server, id uint64, l link.Link, cl Client) *Session {
 		done:   make(chan struct{}),
 		first:  firstStart{done: make(chan struct{})},
 		others: opened,
+	}
+	if c.guard = guard; guard == nil && s.opts.Guard != nil {
+		c.guard = s.opts.Guard(cl, c.log, saved)
 	}
 	if cl.Start {
 		c.want()
@@ -186,7 +189,9 @@ func (c *Session) end(err error) {
 	c.parts.Wait()
 	c.dropHeld.Add(uint64(c.heldN)) // what its port was not there for
 	faults.Point("perclient.end")
-	c.closeGuard()
+	if c.guard != nil { // before the link: the guest may come back at once
+		c.guard.Close()
+	}
 	st := c.link.Stats()
 	_ = c.link.Close()
 	c.closeOthers()
@@ -200,7 +205,9 @@ func (c *Session) abandon() {
 	c.parts.Wait()
 	_ = c.link.Close()
 	c.closeOthers()
-	_ = c.guarded("giving up what the guard holds", func() error { c.closeGuard(); return nil })
+	if c.guard != nil {
+		c.guard.Close()
+	}
 	c.srv.remove(c, Info{Peer: c.client.Peer})
 }
 

@@ -59,9 +59,9 @@ type Network struct {
 
 // A Lease is an IPv4 address that a DHCP server gave to a MAC address.
 type Lease struct {
-	MAC  net.HardwareAddr
-	IP   netip.Addr
-	Left time.Duration // until it ends
+	MAC  net.HardwareAddr `json:"mac"`
+	IP   netip.Addr       `json:"ip"`
+	Left time.Duration    `json:"left"` // until it ends
 }
 
 // A Registry knows which address is whose. Its methods may be called from several goroutines.
@@ -71,7 +71,6 @@ type Registry struct {
 	network atomic.Pointer[Network]
 
 	mu     sync.Mutex
-	guards map[uint64]*Guard // also of a Restore: without a log until their clients come back
 	macs   map[watch.MAC]*Guard
 	used   map[netip.Addr]*Guard   // without a lease, but for those that follow from a MAC
 	held   map[netip.Addr]*holding // by a lease, also of a client that is not there, or by a stranger
@@ -92,7 +91,7 @@ type holding struct {
 func New(changed func()) *Registry {
 	start := time.Now()
 	return &Registry{
-		now: func() time.Duration { return time.Since(start) }, changed: changed, guards: map[uint64]*Guard{}, macs: map[watch.MAC]*Guard{},
+		now: func() time.Duration { return time.Since(start) }, changed: changed, macs: map[watch.MAC]*Guard{},
 		used: map[netip.Addr]*Guard{}, held: map[netip.Addr]*holding{}, leases: map[watch.MAC]*holding{},
 	}
 }

@@ -34,7 +34,7 @@ func FuzzFilter(f *testing.F) {
 		require.True(t, victim.sends(asks))
 		victim.gets(ack)
 		require.True(t, victim.sends(detects))
-		g := r.Guard(99, hardware(macB), slog.New(slog.DiscardHandler))
+		g := r.Guard(hardware(macB), slog.New(slog.DiscardHandler), nil)
 		var wire []byte
 		n := 0
 		for _, in := range [][]byte{first, second} {
@@ -55,7 +55,7 @@ func FuzzFilter(f *testing.F) {
 		}
 		require.True(t, victim.sends(uses))
 		require.True(t, victim.sends(usesSix))
-		require.NoError(t, newRig(t).Restore(r.Save()))
+		require.Equal(t, g.Save(), newRig(t).Guard(nil, nil, g.Save()).Save())
 		g.Close()
 		victim.Close()
 		require.Empty(t, r.macs)

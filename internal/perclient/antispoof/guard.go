@@ -58,7 +58,6 @@ var reasonNames = [reasons]string{
 //	                                          bound --first address announced or used--> static
 type Guard struct {
 	reg      *Registry
-	id       uint64
 	log      *slog.Logger
 	declared watch.MAC
 
@@ -88,27 +87,18 @@ type used struct {
 // askedKnown marks a transaction, so that zero means none.
 const askedKnown = 1 << 32
 
-// Guard makes the guard of a client that declares its MAC address, or not (nil). id is what Restore knows it by; no two live
-// guards have the same one. log is the client's.
-func (r *Registry) Guard(id uint64, declared net.HardwareAddr, log *slog.Logger) *Guard {
-	r.mu.Lock()
-	g := r.guards[id]
-	if g == nil {
-		g = r.newGuard(id)
-	}
-	g.log = log
-	g.declared = watch.MACOf(declared)
-	r.mu.Unlock()
-	if g.declared != 0 && g.mac() == 0 {
+// Guard makes the guard of a client that declares its MAC address, or not (nil). With what another one's Save returned it goes on
+// where that was. log is the client's.
+func (r *Registry) Guard(declared net.HardwareAddr, log *slog.Logger, saved []byte) *Guard {
+	g := &Guard{reg: r, log: log, declared: watch.MACOf(declared), six: make([]used, 0, maxIPv6)}
+	switch {
+	case len(saved) > 0: // another client, which is restored later, may have what it declares
+		if err := g.restore(saved); err != nil {
+			log.Warn("the client has to show its addresses again (--anti-spoof)", "error", err)
+		}
+	case g.declared != 0:
 		g.bind(g.declared, r.now())
 	}
-	return g
-}
-
-// newGuard makes a guard that the registry knows. The caller holds mu.
-func (r *Registry) newGuard(id uint64) *Guard {
-	g := &Guard{reg: r, id: id, six: make([]used, 0, maxIPv6)}
-	r.guards[id] = g
 	return g
 }
 

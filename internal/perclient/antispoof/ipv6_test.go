@@ -39,7 +39,6 @@ func TestIPv6(t *testing.T) {
 		{"link-local of another", ipv6(macA, llB, icmp6, ping), "spoofed_ipv6"},
 		{"link-local, random", ipv6(macA, "fe80 0000 0000 0000 1234 5678 9abc def0", icmp6, ping), ""},
 		{"global", ipv6(macA, global, icmp6, ping), ""},
-		{"from another MAC", ipv6(macB, global, icmp6, ping), "spoofed_mac"},
 		{"nowhere", ipv6(macA, six0, icmp6, ping), "spoofed_ipv6"},
 		{"loopback", ipv6(macA, "0000 0000 0000 0000 0000 0000 0000 0001", noNext), "spoofed_ipv6"},
 		{"IPv4 in disguise", ipv6(macA, "0000 0000 0000 0000 0000 ffff c0a8 6903", noNext), "spoofed_ipv6"},
@@ -48,21 +47,17 @@ func TestIPv6(t *testing.T) {
 		{"header cut", ipv6(macA, llA, noNext)[:53], "spoofed_malformed"},
 		{"of version 4", raw(all, macA, "86dd 40000000 0000 3b ff", llA, allNode), "spoofed_malformed"},
 		{"length above the frame", raw(all, macA, "86dd 60000000 0001 3b ff", llA, allNode), "spoofed_malformed"},
-		{"nothing", raw(all, macA, "86dd"), "spoofed_malformed"},
 
 		{"router solicitation", ipv6(macA, llA, icmp6, rs+"00 0000 00000000", source(macA)), ""},
 		{"router solicitation from nowhere", ipv6(macA, six0, icmp6, rs+"00 0000 00000000"), ""},
 		{"router solicitation from nowhere with a MAC", ipv6(macA, six0, icmp6, rs+"00 0000 00000000", source(macA)), "spoofed_nd"},
-		{"router solicitation with another's MAC", ipv6(macA, llA, icmp6, rs+"00 0000 00000000", source(macB)), "spoofed_nd"},
 		{"router advertisement", ipv6(macA, llA, icmp6, advert), "spoofed_nd"},
 		{"redirect", ipv6(macA, llA, icmp6, nd(redirect, llB), llB), "spoofed_nd"},
 		{"neighbour solicitation", ipv6(macA, llA, icmp6, nd(ns, llB, source(macA))), ""},
 		{"neighbour solicitation with another's MAC", ipv6(macA, llA, icmp6, nd(ns, llB, source(macB))), "spoofed_nd"},
 		{"duplicate address detection", ipv6(macA, six0, icmp6, nd(ns, llA)), ""},
-		{"duplicate address detection with a nonce", ipv6(macA, six0, icmp6, nd(ns, llA, "0e01 123456789abc")), ""},
 		{"duplicate address detection of another's", ipv6(macA, six0, icmp6, nd(ns, llB)), "spoofed_nd"},
 		{"neighbour advertisement", ipv6(macA, llA, icmp6, nd(na, llA, target(macA))), ""},
-		{"neighbour advertisement without a MAC", ipv6(macA, llA, icmp6, nd(na, llA)), ""},
 		{"neighbour advertisement of another", ipv6(macA, llA, icmp6, nd(na, llB, target(macA))), "spoofed_nd"},
 		{"neighbour advertisement with another's MAC", ipv6(macA, llA, icmp6, nd(na, llA, target(macB))), "spoofed_nd"},
 		{"neighbour advertisement, hidden MAC", ipv6(macA, llA, icmp6, nd(na, llA, target(macA), target(macB))), "spoofed_nd"},
@@ -101,8 +96,6 @@ func TestIPv6(t *testing.T) {
 		{"DHCPv6 server from another port", ipv6(macA, llA, udp6, udp(1000, 546)), "spoofed_dhcp"},
 		{"DHCPv6 server behind options", ipv6(macA, llA, dest, udp6+"00", pad, udp(547, 1000)), "spoofed_dhcp"},
 		{"encrypted", ipv6(macA, llA, esp, "0000 0001"), ""},
-		{"nothing behind", ipv6(macA, llA, noNext), ""},
-		{"unknown behind", ipv6(macA, llA, "fd", "00"), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)

@@ -217,6 +217,7 @@ func (g *Guard) acked(ip netip.Addr, left, now time.Duration) (ok bool) {
 func (g *Guard) released(ip netip.Addr) {
 	r := g.reg
 	r.mu.Lock()
+	r.settle(g, r.now())
 	l := r.leases[g.mac()]
 	ends := l != nil && (ip.IsUnspecified() || l.ip == ip)
 	if ends {
@@ -254,7 +255,7 @@ func (g *Guard) claimIPv6(a netip.Addr, now time.Duration) bool {
 	if !r.free(a, g.mac(), now) {
 		return false
 	}
-	// A link-local address of another MAC is no matter of who comes first. A random one looks like that in one of 65,536 cases.
+	// A link-local address of another MAC is not given to the first that uses it. A random one looks like that in one of 65,536 cases.
 	if mac, ok := embedded(a); ok && (a.IsLinkLocalUnicast() || r.macs[mac] != nil && r.macs[mac] != g) {
 		return false
 	}
@@ -270,22 +271,15 @@ func (g *Guard) claimIPv6(a netip.Addr, now time.Duration) bool {
 
 // Close tells that the client has gone. Its lease stays, for its MAC; its other addresses are free.
 func (g *Guard) Close() {
-	g.reg.mu.Lock()
-	defer g.reg.mu.Unlock()
-	g.release()
-}
-
-// release gives back what g holds, but for its lease. The caller holds reg.mu.
-func (g *Guard) release() {
 	r := g.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	g.dropStatic()
 	for _, u := range g.six {
 		delete(r.used, u.addr)
 	}
+	g.six = nil
 	if mac := g.mac(); r.macs[mac] == g {
 		delete(r.macs, mac)
-	}
-	if r.guards[g.id] == g {
-		delete(r.guards, g.id)
 	}
 }

@@ -3,14 +3,15 @@
 package antispoof
 
 import (
-	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
@@ -27,7 +28,8 @@ func TestNoTwoHolders(t *testing.T) {
 
 func testNoTwoHolders(t *testing.T, random *rand.Rand) {
 	r := newRig(t, func(n *Network) { n.Strangers = true })
-	live := map[uint64]*client{}
+	live := map[int]*client{}
+	lastID := 0
 	mac := func() string { return fmt.Sprintf("02000000000%d", random.IntN(6)) }
 	ip := func() string { return fmt.Sprintf("c0a8690%d", 2+random.IntN(5)) }
 	six := func() string { return fmt.Sprintf("2001 0db8 0000 0000 0000 0000 0000 000%d", random.IntN(6)) }
@@ -38,7 +40,8 @@ func testNoTwoHolders(t *testing.T, random *rand.Rand) {
 				declared = mac()
 			}
 			c := r.client(t, declared)
-			live[r.lastID] = c
+			lastID++
+			live[lastID] = c
 		}
 		for id, c := range live {
 			own := digits(c.mac().Hardware())
@@ -79,30 +82,25 @@ func testNoTwoHolders(t *testing.T, random *rand.Rand) {
 }
 
 // restarted is r in the next process, with its clients.
-func restarted(t *testing.T, old *rig, live map[uint64]*client) *rig {
+func restarted(t *testing.T, old *rig, live map[int]*client) *rig {
 	t.Helper()
-	text, err := json.Marshal(old.Save())
-	require.NoError(t, err)
-	var saved Saved
-	require.NoError(t, json.Unmarshal(text, &saved))
 	r := newRig(t)
-	r.lastID = old.lastID
-	require.NoError(t, r.Restore(saved))
+	r.Leased(old.Leases())
 	for id, c := range live {
-		before := *c
-		live[id] = &client{r.Guard(id, c.declared.Hardware(), r.logger), t}
+		live[id] = &client{r.Guard(c.declared.Hardware(), r.logger, c.Save()), t}
+		before := c
 		if before.mac() != 0 { // else the one that it declared may be free now
 			require.Equal(t, before.mac(), live[id].mac())
 		}
 		if own := before.own.Load(); own != nil && old.now() < own.until {
-			require.True(t, live[id].has(own.ip))
+			require.True(t, live[id].holds(own.ip, r.now()))
 		}
 		require.Len(t, live[id].six, len(before.six))
 	}
 	return r
 }
 
-func requireOneHolder(t *testing.T, r *Registry, live map[uint64]*client) {
+func requireOneHolder(t *testing.T, r *Registry, live map[int]*client) {
 	t.Helper()
 	macs, addresses, static := map[watch.MAC]bool{}, map[netip.Addr]bool{}, 0
 	for _, c := range live {
@@ -161,5 +159,55 @@ func TestConcurrent(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	r.Save()
+}
+
+// batch is n times f, which is made n bytes long.
+func batch(frames, size int, f []byte) frame.Batch {
+	long := make([]byte, size)
+	copy(long, f)
+	var wire []byte
+	for range frames {
+		wire = frame.Append(wire, long)
+	}
+	return frame.NewBatch(wire, frames)
+}
+
+// traffic is frames of all kinds: the packets' lengths are those of their frames.
+func traffic(size int) map[string][]byte {
+	payload := fmt.Sprintf("%0*d", 2*(size-14-20), 0)
+	six := fmt.Sprintf("%0*d", 2*(size-14-40), 0)
+	return map[string][]byte{
+		"tcp":  ipv4(macA, ipA, "0000", "06", payload),
+		"udp":  ipv4(macA, ipA, "0000", "11", "03e8 0035 0008 0000"+payload[16:]),
+		"ipv6": ipv6(macA, llA, "06", six),
+	}
+}
+
+func leasedGuard(tb testing.TB) *Guard {
+	r := newRig(tb)
+	g := r.Guard(hardware(macA), slog.New(slog.DiscardHandler), nil)
+	g.asked.Store(askedKnown | 7)
+	g.ToClient(frame.NewBatch(frame.Append(nil, fromServer(macA, ipA, "05", hour)), 1))
+	return g
+}
+
+// TestNoAllocation: neither what passes nor what is refused costs memory, nor what comes.
+func TestNoAllocation(t *testing.T) {
+	g := leasedGuard(t)
+	var sum int
+	pass := func(b frame.Batch) { sum += b.Len() }
+	for name, f := range traffic(100) {
+		b := batch(8, 100, f)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { g.Filter(b, pass) }), name)
+	}
+	assert.Equal(t, 3*8*101, sum)
+	assert.Empty(t, dropArgs(g))
+	for name, f := range map[string][]byte{
+		"IPv4": says(macA, ipB), "MAC": says(macB, ipA), "ARP": arp(macA, "0002", macA, ipB, ipGW), "IPv6": ipv6(macA, llB, noNext),
+	} {
+		b := frame.NewBatch(frame.Append(nil, f), 1)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { g.Filter(b, pass) }), name)
+	}
+	ack := frame.NewBatch(frame.Append(nil, fromServer(macB, ipA, "05", hour)), 1)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { g.ToClient(ack) }))
 }

@@ -99,7 +99,6 @@ func (s *Server) Link(path string, v link.State) (link.Link, error) {
 		_ = c.Close()
 		return nil, err
 	}
-	c.count(v.Stats)
 	c.out.Attach(v.Stats)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,9 +37,6 @@ type client struct {
 	cancel  context.CancelCauseFunc
 	looking atomic.Bool // a goroutine looks whether it is there
 
-	telling sync.Mutex
-	stats   link.Stats // of what the client sent
-
 	// dispatch is held while the handler works.
 	dispatch sync.Mutex
 	handler  link.Handler // nil before Run and after its end
@@ -64,9 +61,7 @@ func (c *client) take(r *mmsg.Receiver, first, end int) bool {
 		return false
 	}
 	b, runts, long := r.Pack(first, end)
-	c.count(link.Stats{
-		ToNetFrames: uint64(b.Len()), ToNetBytes: uint64(b.DataLen()), DropRunt: uint64(runts), DropLong: uint64(long),
-	})
+	c.out.Came(b, runts, long)
 	switch {
 	case b.Len() == 0:
 	case c.handler == nil:
@@ -77,33 +72,20 @@ func (c *client) take(r *mmsg.Receiver, first, end int) bool {
 	return true
 }
 
-// count adds what is counted of the client's datagrams.
-func (c *client) count(st link.Stats) {
-	c.telling.Lock()
-	defer c.telling.Unlock()
-	c.stats.ToNetFrames += st.ToNetFrames
-	c.stats.ToNetBytes += st.ToNetBytes
-	c.stats.DropRunt += st.DropRunt
-	c.stats.DropLong += st.DropLong
-	c.stats.DropStarting += st.DropStarting
-}
-
 // came is how many datagrams have come, without hellos. None comes any more once c has ended.
 func (c *client) came() int {
 	c.dispatch.Lock()
 	defer c.dispatch.Unlock()
-	return int(c.stats.ToNetFrames + c.stats.DropRunt + c.stats.DropLong)
+	st := c.Stats()
+	return int(st.ToNetFrames + st.DropRunt + st.DropLong)
 }
 
 // hold keeps b until Run. What is too much is lost: the session has had seconds then.
 func (c *client) hold(b frame.Batch) {
-	n := 0
-	for it := b.Iter(); it.Next() && len(c.held)+it.End() <= maxHeld; {
-		n++
-	}
-	c.held = append(c.held, b.Head(n).Bytes()...)
-	c.heldN += n
-	c.count(link.Stats{DropStarting: uint64(b.Len() - n)})
+	fits := b.Within(maxHeld - len(c.held))
+	c.held = append(c.held, fits.Bytes()...)
+	c.heldN += fits.Len()
+	c.out.Dropped(link.Stats{DropStarting: uint64(b.Len() - fits.Len())})
 }
 
 // Run implements link.Link: frames are handed to h by the Server's readers, but those that came before.
@@ -196,13 +178,7 @@ func (c *client) Gone() bool {
 }
 
 // Stats implements link.Link.
-func (c *client) Stats() link.Stats {
-	c.telling.Lock()
-	st := c.stats
-	c.telling.Unlock()
-	c.out.Add(&st)
-	return st
-}
+func (c *client) Stats() link.Stats { return c.out.Stats() }
 
 // Fd implements link.Link: the reply socket's, else the shared socket's.
 func (c *client) Fd() int { return c.pipe.fd() }

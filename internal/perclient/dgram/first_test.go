@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // first runs FirstSender in the background.
@@ -108,7 +110,7 @@ func TestFirstSenderEnds(t *testing.T) {
 	}
 	done := first(conn, Trust{})
 	wait()
-	require.NoError(t, conn.SetReadDeadline(past))
+	require.NoError(t, conn.SetReadDeadline(link.Past))
 	require.ErrorIs(t, result(t, done), os.ErrDeadlineExceeded)
 	require.NoError(t, conn.SetReadDeadline(time.Time{}))
 	done = first(conn, Trust{})

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
 // The users in these tests.
@@ -125,20 +127,6 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestOtherPath: a client in a root directory of its own, whose path is nothing here.
-func TestOtherPath(t *testing.T) {
-	needRoot(t)
-	l := newLab(t, nil)
-	root := shortDir(t)
-	require.NoError(t, os.Chmod(root, 0o777))
-	require.NoError(t, os.Link(l.path, filepath.Join(root, "sock")))
-	var fd int
-	defer func() { _ = unix.Close(fd) }()
-	as(t, attacker, root, bound(&fd, "/mine", "/sock", false, testFrame(60, 1)))
-	l.dropped(vanished, 1)
-	assert.Contains(t, l.log.String(), "another root directory")
-}
-
 // TestPathOfAnother: a path is used again by another user; that is another client, at once.
 func TestPathOfAnother(t *testing.T) {
 	needRoot(t)
@@ -180,7 +168,7 @@ func TestFirstSenderOfAnother(t *testing.T) {
 		onFd(t, handed, func(fd int) (err error) { n, err = unix.IoctlGetInt(fd, unix.SIOCINQ); return err })
 		return n == 0
 	}, patience, time.Millisecond)
-	require.NoError(t, handed.SetReadDeadline(past))
+	require.NoError(t, handed.SetReadDeadline(link.Past))
 	err := <-done
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.ErrorContains(t, err, "it belongs to user 4001, and user 4002 handed the descriptor over")

@@ -4,7 +4,6 @@ package dgram
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -14,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 const (
@@ -127,7 +128,7 @@ func (p *pipe) Wait(<-chan struct{}) {
 	p.mu.Unlock()
 	switch {
 	case r != nil && repliesTell:
-		r.wait()
+		link.WaitWritable(r.rc)
 	case r != nil:
 		time.Sleep(minPause)
 	case vain <= 0:
@@ -185,33 +186,18 @@ type reply struct {
 
 // newReply makes a reply of a connected socket, which it takes over.
 func newReply(conn *net.UnixConn) (*reply, error) {
-	r := &reply{UnixConn: conn}
-	var err error
-	if r.rc, err = conn.SyscallConn(); err == nil {
-		err = r.rc.Control(func(fd uintptr) {
-			r.fd = int(fd)
-			enlarge(r.fd, unix.SO_SNDBUF, replyBufLen)
-		})
-	}
+	rc, fd, err := link.Raw(conn)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("get descriptor of reply socket: %w", err), conn.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
+	proto.SetBuffers(fd, proto.Datagram)
 	_ = conn.SetWriteDeadline(time.Time{}) // a detached link has woken its drainer by one
-	return r, nil
+	return &reply{conn, rc, fd}, nil
 }
 
-// wake ends wait, now and later. It may be called on nil.
+// wake ends Wait, now and later. It may be called on nil.
 func (r *reply) wake() {
 	if r != nil {
-		_ = r.SetWriteDeadline(past)
+		_ = r.SetWriteDeadline(link.Past)
 	}
-}
-
-// wait waits until the client has room, until close or wake.
-func (r *reply) wait() {
-	_ = r.rc.Write(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		n, err := unix.Poll(fds, 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	})
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
 )
 
-// hello is what vfkit and libkrun send first on a path: not a frame, but a client that is there.
-var hello = []byte("VFKT")
-
 // release gives the receive memory back.
 func (sh *shared) release() {
 	if sh.rcv != nil {
@@ -47,18 +44,10 @@ func (sh *shared) drain(fd, most int) (err error) {
 	return nil
 }
 
-// panicked logs what recover returned, now and then, and makes an error of it.
+// panicked logs what recover returned, and makes an error of it. The log counts lines that repeat.
 func (s *Server) panicked(doing string, r any) error {
-	s.refused.mu.Lock()
-	due := time.Since(s.refused.broke) >= warnEvery
-	if due {
-		s.refused.broke = time.Now()
-	}
-	s.refused.mu.Unlock()
-	if due {
-		s.opts.Log.Error("internal error: other clients are served on; please report it",
-			"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-	}
+	s.opts.Log.Error("internal error: other clients are served on; please report it",
+		"doing", doing, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	return fmt.Errorf("panic while %s: %v", doing, r)
 }
 
@@ -66,17 +55,17 @@ func (s *Server) panicked(doing string, r any) error {
 func (sh *shared) dispatch(n int) {
 	for first := 0; first < n; {
 		name := sh.rcv.Name(first)
-		who := sh.sender(first)
+		from := sh.sender(first)
 		end := first + 1
-		for end < n && bytes.Equal(sh.rcv.Name(end), name) && sh.sender(end) == who {
+		for end < n && bytes.Equal(sh.rcv.Name(end), name) && sh.sender(end) == from {
 			end++
 		}
-		sh.from(name, who, first, end)
+		sh.from(name, from, first, end)
 		first = end
 	}
 }
 
-// A sender is who sent a datagram, as far as the system tells.
+// A sender is the process and user that sent a datagram, as far as the system tells.
 type sender struct {
 	uid   uint32
 	self  bool // it is this process
@@ -87,7 +76,7 @@ type sender struct {
 // the user is 0.
 func (f sender) is(uid uint32) bool { return f.uid == uid || f.uid == 0 }
 
-// sender is who sent message i.
+// sender is what sent message i.
 func (sh *shared) sender(i int) sender {
 	pid, uid, ok := sh.rcv.Sender(i)
 	return sender{uid: uid, self: ok && pid == sh.srv.self, known: ok}
@@ -117,7 +106,7 @@ func (sh *shared) from(name []byte, from sender, first, end int) {
 			return
 		}
 		faults.In("dgram.read", name)
-		if data, _ := sh.rcv.Msg(first); bytes.Equal(data, hello) { // a client begins, which may be another one than c: that has gone then
+		if data, _ := sh.rcv.Msg(first); string(data) == mmsg.Hello { // a client begins, which may be another one than c: that has gone then
 			c.Check()
 		}
 		taken = c.take(sh.rcv, first, end)

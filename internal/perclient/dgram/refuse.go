@@ -115,7 +115,6 @@ type refusals struct {
 
 	mu     sync.Mutex
 	n      map[cause]*tally
-	broke  time.Time // when a panic was logged last
 	recent map[speaker]bad
 }
 

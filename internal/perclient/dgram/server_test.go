@@ -3,14 +3,12 @@
 package dgram
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -30,7 +28,7 @@ func TestBothWays(t *testing.T) {
 			l := newLab(t, nil)
 			at := l.current()
 			p := l.either("c", connected)
-			p.send(testFrame(60, 1), testFrame(ethernetLen, 2))
+			p.send(testFrame(60, 1), []byte(mmsg.Hello), testFrame(13, 0), make([]byte, mmsg.MaxLen+1), testFrame(ethernetLen, 2))
 			s := l.session(p.path)
 			assert.Equal(t, [][]byte{testFrame(60, 1), testFrame(ethernetLen, 2)}, s.waitFrames(t, 2))
 			assert.EqualValues(t, os.Geteuid(), s.uid)
@@ -40,40 +38,13 @@ func TestBothWays(t *testing.T) {
 			assert.Equal(t, testFrame(mmsg.MaxLen, 8), p.recv())
 			st := s.link.Stats()
 			assert.Equal(t, link.Stats{
-				ToNetFrames: 2, ToNetBytes: 60 + ethernetLen, ToClientFrames: 3, ToClientBytes: 14 + 9014 + mmsg.MaxLen,
+				ToNetFrames: 2, ToNetBytes: 60 + ethernetLen, DropRunt: 1, DropLong: 1, ToClientFrames: 3, ToClientBytes: 14 + 9014 + mmsg.MaxLen,
 			}, st)
 			assert.Equal(t, connected && !replyOnly, s.link.Fd() == at.fd, "whose socket answers")
 			assert.False(t, s.link.Gone())
 			assert.Equal(t, 1, l.clientCount())
 		})
 	}
-}
-
-func TestHello(t *testing.T) {
-	l := newLab(t, nil)
-	p := l.connected("c")
-	p.send([]byte("VFKT"))
-	s := l.session(p.path)
-	s.link.Deliver(batchOf(testFrame(60, 1)))
-	assert.Equal(t, testFrame(60, 1), p.recv(), "it is known before it has sent a frame")
-	p.send([]byte("VFKT"), testFrame(60, 2), []byte("VFKT"))
-	s.waitFrames(t, 1)
-	assert.Zero(t, s.link.Stats().DropRunt)
-	assert.Equal(t, 1, l.served())
-}
-
-func TestLengths(t *testing.T) {
-	l := newLab(t, nil)
-	p := l.unconnected("c")
-	p.send([]byte{}, []byte("VFK?"), make([]byte, 13), testFrame(14, 0))
-	s := l.session(p.path)
-	s.waitFrames(t, 1)
-	p.send(make([]byte, mmsg.MaxLen+1), testFrame(mmsg.MaxLen, 1), make([]byte, 70000), testFrame(1515, 3))
-	got := s.waitFrames(t, 3)
-	assert.Equal(t, [][]byte{testFrame(14, 0), testFrame(mmsg.MaxLen, 1), testFrame(1515, 3)}, got)
-	st := s.link.Stats()
-	assert.EqualValues(t, 3, st.DropRunt)
-	assert.EqualValues(t, 2, st.DropLong)
 }
 
 // TestFirstFrames: what comes before the session has called Run is kept up to a limit, in order.
@@ -124,30 +95,7 @@ func TestPanicEndsOne(t *testing.T) {
 	good.send(testFrame(60, 4))
 	s.waitFrames(t, 5)
 	l.joined("other", false)
-	assert.Equal(t, 1, strings.Count(l.log.String(), "internal error"), l.log)
-}
-
-func TestServeRefuses(t *testing.T) {
-	l := newLab(t, func(l *lab, _ *Options) {
-		l.onServe = func(*session) error { return errors.New("there are too many clients") }
-	})
-	p := l.connected("c")
-	p.send(testFrame(60, 1), testFrame(60, 2), testFrame(60, 3))
-	l.dropped(refused, 3)
-	assert.Zero(t, l.clientCount())
-	assert.Contains(t, l.log.String(), "too many clients")
-}
-
-func TestShutdown(t *testing.T) {
-	l := newLab(t, nil)
-	p, s := l.joined("c", false)
-	s.link.Shutdown(link.DrainStop)
-	require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
-	s.link.Deliver(batchOf(testFrame(60, 2)))
-	assert.EqualValues(t, 1, s.link.Stats().DropClosed)
-	assert.True(t, s.link.Gone())
-	p.send(testFrame(60, 3))
-	l.session(p.path, s).waitFrames(t, 1) // a new session
+	assert.Contains(t, l.log.String(), "internal error")
 }
 
 func TestCloseEndsAll(t *testing.T) {
@@ -229,10 +177,10 @@ func TestComesBack(t *testing.T) {
 				l.sweep()
 				require.ErrorIs(t, s.waitEnd(t), io.EOF)
 			case "hello":
-				q.send(hello)
+				q.send([]byte(mmsg.Hello))
 				require.ErrorIs(t, s.waitEnd(t), io.EOF)
 			}
-			q.send(hello, testFrame(60, 2))
+			q.send([]byte(mmsg.Hello), testFrame(60, 2))
 			again := l.session(q.path, s)
 			assert.Equal(t, [][]byte{testFrame(60, 2)}, again.waitFrames(t, 1))
 			again.link.Deliver(batchOf(testFrame(60, 3), testFrame(60, 4)))
@@ -277,7 +225,7 @@ func TestReplySocketTakesNothing(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// TestNeverReads: a client that never reads loses its own frames, no one else's, and costs a bounded queue.
+// TestNeverReads: a client that never reads loses its own frames, no other's, and costs a bounded queue.
 func TestNeverReads(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
@@ -356,4 +304,55 @@ func TestManyBadAddresses(t *testing.T) {
 	assert.True(t, r.recently(last, 0, now, 2))
 	assert.False(t, r.recently(last, 0, now.Add(badFor+1), 1), "it is looked at again")
 	assert.EqualValues(t, 10*maxBad+2, r.counts()[refused])
+}
+
+// TestInvitedTwice: a client that is known from an earlier process and sends, or is invited again, is one client, not two.
+func TestInvitedTwice(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) { l.noReader = true })
+	p := l.unconnected("c")
+	require.NoError(t, l.Invite(p.path))
+	s := l.session(p.path)
+	require.NoError(t, l.Invite(p.path))
+	l.Run()
+	p.send(testFrame(60, 1))
+	s.waitFrames(t, 1)
+	assert.Equal(t, 1, l.served())
+	s.link.Shutdown(link.DrainOne)
+	require.ErrorIs(t, s.waitEnd(t), link.ErrShutdown)
+	require.NoError(t, l.Invite(p.path))
+	l.session(p.path, s)
+	require.ErrorContains(t, l.Invite(p.path+"2"), "cannot be found")
+	if !replyOnly {
+		q := l.unconnected("d")
+		bindAt(t, l.dir+"/elsewhere")
+		connectFd(t, q.UnixConn, l.dir+"/elsewhere")
+		require.ErrorContains(t, l.Invite(q.path), "start it again")
+	}
+}
+
+// TestSlowLooks: file systems that do not answer hold up no client that is there, and end none; new ones have to wait for their turn.
+func TestSlowLooks(t *testing.T) {
+	l := newLab(t, nil)
+	p, s := l.joined("c", false)
+	c, _ := s.link.(*client)
+	require.True(t, c.looking.CompareAndSwap(false, true)) // a look that does not end
+	l.looks.Add(maxLooks)
+	require.NoError(t, os.Rename(p.path, p.path+"2"))
+	c.Check()
+	q := l.unconnected("d")
+	q.send(testFrame(60, 2))
+	l.dropped(slow, 1)
+	p.send(testFrame(60, 3))
+	s.waitFrames(t, 2)
+	l.looks.Add(-maxLooks)
+	q.send(testFrame(60, 4))
+	l.session(q.path).waitFrames(t, 1)
+	c.looking.Store(false)
+	c.Check()
+	require.Error(t, s.waitEnd(t))
+	l.looks.Add(1)
+	began := time.Now()
+	l.Halt()
+	assert.GreaterOrEqual(t, time.Since(began), lookTime)
+	l.looks.Add(-1)
 }

@@ -16,11 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 const (
-	// sharedBufLen is the send and receive buffer asked for on a shared socket, in bytes.
+	// sharedBufLen is the send buffer asked for on a shared socket, in bytes.
 	sharedBufLen = 4 << 20
 
 	// maxIdle is how many sockets without a client are kept that had the path: a client whose session was ended is connected to one of
@@ -34,9 +36,6 @@ const (
 	// net.unix.max_dgram_qlen, also a raised one, lets wait.
 	lastReceives = 64
 )
-
-// past is a deadline that wakes a goroutine that waits for a socket.
-var past = time.Unix(1, 0)
 
 // A shared is a socket that was bound to the path that clients send to, with a reader of its own.
 //
@@ -66,17 +65,13 @@ type shared struct {
 // add makes the shared socket conn, the newest one, and owns it unless there is an error. Its buffers are set, and its datagrams
 // carry their sender's user.
 func (s *Server) add(conn *net.UnixConn, id int) (*shared, error) {
-	sh := &shared{srv: s, conn: conn}
-	var err error
-	if sh.rc, err = conn.SyscallConn(); err != nil {
-		return nil, fmt.Errorf("get descriptor of datagram socket: %w", err)
+	rc, fd, err := link.Raw(conn)
+	if err != nil {
+		return nil, err
 	}
-	cerr := sh.rc.Control(func(fd uintptr) {
-		sh.fd = int(fd)
-		enlarge(sh.fd, unix.SO_RCVBUF, sharedBufLen)
-		sh.size, err = enlargeShared(sh.fd)
-	})
-	if err = errors.Join(err, cerr); err != nil {
+	proto.SetBuffers(fd, proto.Datagram)
+	size, err := enlargeShared(fd)
+	if err != nil {
 		return nil, fmt.Errorf("set up datagram socket: %w", err)
 	}
 	s.mu.Lock()
@@ -84,17 +79,10 @@ func (s *Server) add(conn *net.UnixConn, id int) (*shared, error) {
 	if id == 0 {
 		id = s.lastID + 1
 	}
-	sh.id, s.lastID = id, max(s.lastID, id)
+	sh := &shared{srv: s, id: id, conn: conn, rc: rc, fd: fd, size: size}
+	s.lastID = max(s.lastID, id)
 	s.sockets = append(s.sockets, sh)
 	return sh, nil
-}
-
-// enlarge asks for a buffer. A refusal costs speed only, so it is ignored.
-func enlarge(fd, option, size int) {
-	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err == nil && n >= size {
-		return
-	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, size)
 }
 
 // join notes that p's client is answered through sh from now on, unless sh is closed.
@@ -146,7 +134,7 @@ func (s *Server) closeIdle() {
 func (sh *shared) interrupt(on bool) {
 	t := time.Time{}
 	if on {
-		t = past
+		t = link.Past
 	}
 	_ = sh.conn.SetReadDeadline(t)
 }
@@ -168,11 +156,12 @@ func (sh *shared) send(p *pipe, b frame.Batch) (taken int, err error) {
 // within is the head of b that Linux charges at most limit bytes for: a frame's bytes with their management in a piece of memory
 // whose size is a power of two, and a struct sk_buff.
 func within(b frame.Batch, limit int) frame.Batch {
-	n := 0
-	for it := b.Iter(); it.Next(); n++ {
+	n, it := 0, b.Iter()
+	for it.Next() {
 		if limit -= 2*len(it.Frame()) + 1024; limit < 0 {
 			break
 		}
+		n++
 	}
 	return b.Head(n)
 }
@@ -248,7 +237,7 @@ func (s *Server) renew() (*shared, error) {
 func (sh *shared) readLoop() {
 	s := sh.srv
 	defer sh.release()
-	for warned := (time.Time{}); !s.stopping.Load(); {
+	for !s.stopping.Load() {
 		var err error
 		poll := sh.rc.Read(func(fd uintptr) bool {
 			err = sh.drain(int(fd), math.MaxInt)
@@ -260,10 +249,8 @@ func (sh *shared) readLoop() {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			s.turn(sh)
 			continue
-		case time.Since(warned) >= warnEvery:
-			warned = time.Now()
-			s.opts.Log.Warn("cannot read datagrams, trying again", "error", err)
 		}
+		s.opts.Log.Warn("cannot read datagrams, trying again", "error", err) // the log counts lines that repeat
 		time.Sleep(readPause)
 	}
 }

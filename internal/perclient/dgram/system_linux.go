@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// replyBufLen is the least send buffer of a reply socket in bytes. It counts where net.unix.max_dgram_qlen, 10 by default, lets
-	// so much wait at all; see package link for its size.
-	replyBufLen = 512 << 10
-
 	// replyOnly: a client that has connected its socket takes datagrams only from the socket that it has connected to.
 	replyOnly = false
 
@@ -73,7 +69,7 @@ func mayHang(pin link.Descriptor) bool {
 	return false
 }
 
-// askSenders has the system tell who sends to fd from now on, or no more.
+// askSenders has the system tell which process sends to fd from now on, or no more.
 func askSenders(fd int, on bool) error {
 	v := 0
 	if on {
@@ -82,7 +78,7 @@ func askSenders(fd int, on bool) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, v)
 }
 
-// senderIn is who sent a message, from its control messages. What was sent before askSenders has none. Descriptors that came are
+// senderIn is what sent a message, from its control messages. What was sent before askSenders has none. Descriptors that came are
 // closed: there is no room for any, but another process that has the socket may end askSenders.
 func senderIn(control []byte) (s sender) {
 	list, err := unix.ParseSocketControlMessage(control)

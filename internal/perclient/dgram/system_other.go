@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// replyBufLen is the least send buffer of a reply socket in bytes: macOS takes no longer datagram than that.
-	replyBufLen = 65<<10 + 512
-
 	// replyOnly: each client takes datagrams from any socket, and no other is told of those that it has not read.
 	replyOnly = true
 
@@ -38,14 +35,13 @@ func through(link.Descriptor) string { return "" }
 // mayHang is not known.
 func mayHang(link.Descriptor) bool { return false }
 
-// askSenders is nothing here: the system does not tell who sent a datagram.
+// askSenders is nothing here: the system does not tell what sent a datagram.
 func askSenders(int, bool) error { return nil }
 
 func senderIn([]byte) sender { return sender{} }
 
-// enlargeShared asks for room and returns what the send buffer is.
+// enlargeShared returns what the send buffer is.
 func enlargeShared(fd int) (int, error) {
-	enlarge(fd, unix.SO_SNDBUF, replyBufLen)
 	return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
 }
 

@@ -105,12 +105,7 @@ func (t *target) connect() (*net.UnixConn, error) {
 
 // isGone reports whether err says that no process has the client's socket any more.
 func isGone(err error) bool {
-	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN, unix.EPIPE, unix.ENOENT, unix.EDESTADDRREQ} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return link.IsGone(err) || errors.Is(err, unix.ENOENT)
 }
 
 // again calls f until no signal interrupts it.

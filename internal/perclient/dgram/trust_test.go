@@ -83,27 +83,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestTargetNotices(t *testing.T) {
-	dir := shortDir(t)
-	path := filepath.Join(dir, "a")
-	conn := bindAt(t, path)
-	trust := Trust{AllowUIDs: []uint32{0}}
-	target, err := trust.check(path)
-	require.NoError(t, err)
-	defer target.pin.Close()
-	assert.True(t, target.present())
-	require.NoError(t, os.Rename(path, path+"2"))
-	assert.False(t, target.same(), "renamed")
-	require.NoError(t, os.Symlink(path+"2", path))
-	assert.False(t, target.same(), "a link, though it leads there")
-	require.NoError(t, os.Remove(path))
-	other := bindAt(t, path)
-	assert.False(t, target.same(), "another")
-	require.NoError(t, other.Close())
-	require.NoError(t, conn.Close())
-	assert.False(t, target.present())
-}
-
 // TestUntrusted sends from addresses that get no session, and no answer.
 func TestUntrusted(t *testing.T) {
 	for _, tt := range []struct {

@@ -31,7 +31,7 @@ func Accept(ctx context.Context, ln *net.UnixListener, handle func(*net.UnixConn
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(woken)
-		_ = ln.SetDeadline(past)
+		_ = ln.SetDeadline(Past)
 	})
 	defer func() {
 		if !stop() {

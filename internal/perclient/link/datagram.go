@@ -14,6 +14,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 // A Datagram is a client on a connected datagram socket, one frame in each datagram.
@@ -25,7 +26,6 @@ import (
 // Run belongs to one goroutine. Deliver and the other methods may be called from any.
 type Datagram struct {
 	socket
-	maxFrame int
 	named    bool           // frames of others than from are dropped
 	from     []byte         // the client's path
 	looked   bool           // from and named are known
@@ -35,7 +35,6 @@ type Datagram struct {
 // DatagramOptions set up a Datagram.
 type DatagramOptions struct {
 	QueueSize int  // bytes; 0 = DefaultQueueSize
-	MaxFrame  int  // longest frame for the client in bytes; 0 = mmsg.MaxLen
 	Shared    bool // another process may hold this very end and change its flags, or what it is connected to
 
 	// As is the user in whose name frames are sent, nil for the daemon's. A process that holds this very end as well may connect it
@@ -48,12 +47,8 @@ type User struct{ UID, GID uint32 }
 
 // newDatagram takes over conn, which must be a connected datagram socket. Its buffers are set.
 func newDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
-	if o.MaxFrame == 0 {
-		o.MaxFrame = mmsg.MaxLen
-	}
-	d := &Datagram{maxFrame: min(o.MaxFrame, mmsg.MaxLen), socket: socket{shared: o.Shared, keeps: true}}
-	err := d.init(conn, d, setDatagramBuffers)
-	if err != nil {
+	d := &Datagram{socket: socket{maxFrame: mmsg.MaxLen, shared: o.Shared, keeps: true}}
+	if err := d.init(conn, d, proto.Datagram); err != nil {
 		return nil, err
 	}
 	sender := mmsg.NewSender()
@@ -65,9 +60,6 @@ func newDatagram(conn *net.UnixConn, o DatagramOptions) (*Datagram, error) {
 	return d, nil
 }
 
-// MaxFrame implements frame.Sink.
-func (d *Datagram) MaxFrame() int { return d.maxFrame }
-
 // Gone reports whether the client is known to have left, without waiting. On Linux that is known only once a frame could
 // not be sent.
 func (d *Datagram) Gone() bool {
@@ -77,7 +69,7 @@ func (d *Datagram) Gone() bool {
 	gone := false
 	err := d.rc.Control(func(fd uintptr) {
 		_, err := unix.Getpeername(int(fd))
-		gone = isGone(err)
+		gone = IsGone(err)
 	})
 	return gone || err != nil
 }
@@ -89,10 +81,10 @@ func (d *Datagram) Check() {
 	}
 }
 
-// isGone reports whether err says that the other end of a socket does not exist any more, or takes nothing. macOS tells ECONNRESET
+// IsGone reports whether err says that the other end of a socket does not exist any more, or takes nothing. macOS tells ECONNRESET
 // once, to the reader too, and then EDESTADDRREQ to each send; EINVAL is its EPIPE of datagrams (sosendcheck in XNU's
 // bsd/kern/uipc_socket.c, sbappendaddr in uipc_socket2.c).
-func isGone(err error) bool {
+func IsGone(err error) bool {
 	errno, _ := errors.AsType[unix.Errno](err)
 	switch errno {
 	case unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, unix.ENOTCONN, unix.EDESTADDRREQ, unix.EINVAL:
@@ -103,7 +95,7 @@ func isGone(err error) bool {
 
 // failed ends the link because a send failed.
 func (d *Datagram) failed(err error) {
-	if isGone(err) {
+	if IsGone(err) {
 		d.fail(io.EOF)
 		return
 	}
@@ -127,7 +119,7 @@ func (d *Datagram) readOnce(fd int, h Handler) (again bool, err error) {
 	switch {
 	case err == unix.EAGAIN:
 		return true, nil
-	case isGone(err):
+	case IsGone(err):
 		return false, io.EOF
 	case err != nil:
 		return false, fmt.Errorf("receive from client: %w", err)
@@ -138,7 +130,7 @@ func (d *Datagram) readOnce(fd int, h Handler) (again bool, err error) {
 				end++
 			}
 			if end == first {
-				d.foreign.Add(1)
+				d.out.Dropped(Stats{DropForeign: 1})
 				end++
 				continue
 			}
@@ -159,7 +151,7 @@ func (d *Datagram) release() {
 
 // discard implements source. No client is cut within a frame, so what waits is all there is to read.
 func (d *Datagram) discard(DrainSchedule) (eof bool) {
-	_ = d.lastFrames(nil)
+	_, _ = d.read(nil, lastReads)
 	return false
 }
 

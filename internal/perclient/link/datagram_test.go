@@ -165,27 +165,6 @@ func TestDatagramClientLeaves(t *testing.T) {
 	}
 }
 
-func TestDatagramDeafClient(t *testing.T) {
-	daemon, client := datagramPair(t)
-	r := startDatagram(t, daemon, DatagramOptions{QueueSize: smallQueue})
-	began := time.Now()
-	for i := range 10_000 {
-		r.Deliver(numbered(i, 1, 1514))
-	}
-	assert.Less(t, time.Since(began), 20*time.Second, "a caller that waits for it waits for ever")
-	st := r.Stats()
-	assert.LessOrEqual(t, st.Queued, smallQueue)
-	assert.NotZero(t, st.DropQueueFull)
-	assert.Equal(t, uint64(10_000), st.DropQueueFull+st.ToClientFrames)
-	_, err := client.Write(frameOf("I can talk")) // a deaf client may still send
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
-	r.Shutdown(DrainOne)
-	assert.ErrorIs(t, r.wait(t), ErrShutdown)
-	require.NoError(t, r.Close())
-	assert.Zero(t, r.Stats().Queued)
-}
-
 func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
 	daemon, client := datagramPair(t)
 	d, err := newDatagram(daemon, DatagramOptions{})
@@ -198,24 +177,6 @@ func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
 	require.NoError(t, d.Close())
 	// What was read before the shutdown was noticed is handed on.
 	assert.LessOrEqual(t, len(c.got()), mmsg.BatchLen)
-}
-
-func TestDatagramHandlerPanics(t *testing.T) {
-	daemon, client := datagramPair(t)
-	d, err := newDatagram(daemon, DatagramOptions{})
-	require.NoError(t, err)
-	fill(t, client)
-	assert.Panics(t, func() { _ = d.Run(panicking{}) })
-	d.Drain()
-	fill(t, client)
-	require.NoError(t, d.Close())
-}
-
-func TestNewDatagramOfAClosedSocket(t *testing.T) {
-	daemon, _ := datagramPair(t)
-	require.NoError(t, daemon.Close())
-	_, err := newDatagram(daemon, DatagramOptions{})
-	assert.ErrorIs(t, err, net.ErrClosed)
 }
 
 // counting is a Handler that allocates nothing.
@@ -316,25 +277,4 @@ func TestOnlyTheClientIsServed(t *testing.T) {
 		want = 0 // they never came
 	}
 	assert.EqualValues(t, want, r.Stats().DropForeign)
-}
-
-func TestDatagramBothWays(t *testing.T) {
-	daemon, client := datagramPair(t)
-	r := startDatagram(t, daemon, DatagramOptions{})
-	assert.Equal(t, mmsg.MaxLen, r.MaxFrame())
-	assert.NotZero(t, r.Fd())
-	_, err := client.Write(frameOf("up"))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
-	assert.Equal(t, []string{"up"}, r.got())
-	r.Deliver(numbered(0, 3, 100))
-	assert.Equal(t, []int{100, 100, 100}, received(t, client))
-	assert.False(t, r.Gone())
-	r.Shutdown(DrainOne)
-	assert.ErrorIs(t, r.wait(t), ErrShutdown)
-	assert.Equal(t, Stats{ToNetFrames: 1, ToNetBytes: 16, ToClientFrames: 3, ToClientBytes: 300}, r.Stats())
-	r.Deliver(numbered(0, 3, 100))
-	assert.Equal(t, uint64(3), r.Stats().DropClosed)
-	require.NoError(t, r.Close())
-	assert.True(t, r.Gone())
 }

@@ -32,19 +32,7 @@ const (
 	// waitTime is how long it waits each time: macOS says ENOBUFS when the receiver's buffer is full, and not when it has
 	// room again.
 	waitTime = 50 * time.Microsecond
-
-	// datagramSendBuf is the send buffer asked for on a datagram socket, in bytes. On macOS it only bounds the length of a
-	// datagram.
-	datagramSendBuf = 65 << 10
-
-	// datagramRecvBuf is the receive buffer asked for, in bytes: what we may be behind with.
-	datagramRecvBuf = 4 << 20
 )
-
-func setDatagramBuffers(fd int) {
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, datagramSendBuf)
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, datagramRecvBuf)
-}
 
 // Wait implements pipe.
 func (p *datagramPipe) Wait(<-chan struct{}) { time.Sleep(waitTime) }

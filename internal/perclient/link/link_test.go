@@ -217,24 +217,6 @@ func TestDeliverNeverCutsAFrame(t *testing.T) {
 	assert.Equal(t, uint64(total-got), st.DropQueueFull, "every frame is delivered or counted")
 }
 
-func TestDeliverDoesNotBlockOnADeafClient(t *testing.T) {
-	daemon, client := pair(t)
-	r := start(t, daemon, StreamOptions{QueueSize: smallQueue})
-	began := time.Now()
-	for i := range 10_000 {
-		r.Deliver(numbered(i, 1, 1514))
-	}
-	assert.Less(t, time.Since(began), 20*time.Second, "a caller that waits for it waits for ever")
-	st := r.Stats()
-	assert.LessOrEqual(t, st.Queued, smallQueue+1518)
-	assert.NotZero(t, st.DropQueueFull)
-	assert.Equal(t, uint64(10_000), st.DropQueueFull+st.ToClientFrames)
-	// A deaf client may still send.
-	_, err := client.Write(wire("I can talk"))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
-}
-
 func TestDeliverToAClientThatLeft(t *testing.T) {
 	daemon, client := pair(t)
 	s, err := NewStream(daemon, StreamOptions{})
@@ -355,40 +337,6 @@ func writeUntil(stop chan struct{}, client *net.UnixConn, b []byte, every time.D
 	}
 }
 
-func TestDeliverAllocatesNothing(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
-	defer s.Close()
-	go func() { _, _ = io.Copy(io.Discard, client) }()
-	b := numbered(0, 64, 1514)
-	assert.Zero(t, int(testing.AllocsPerRun(200, func() { s.Deliver(b) })))
-}
-
-func TestPoolGivesMemoryBack(t *testing.T) {
-	p := pool{size: 4096, armed: true} // so that no timer runs beside the test
-	a, err := p.get()
-	require.NoError(t, err)
-	b, err := p.get()
-	require.NoError(t, err)
-	p.put(a)
-	p.put(b)
-	p.low = 2 // as after a trim
-	c, err := p.get()
-	require.NoError(t, err)
-	assert.Same(t, &b[0], &c[0], "the last one put is the warmest")
-	p.trim()
-	free := len(p.free)
-	assert.Zero(t, free, "a was not needed since")
-	assert.False(t, p.armed, "no timer runs without need")
-	p.armed = true
-	p.put(c)
-	p.low = 1
-	p.trim()
-	free = len(p.free)
-	assert.Zero(t, free)
-}
-
 func TestDeliverToAClientThatStopsReading(t *testing.T) {
 	daemon, client := pair(t)
 	r := start(t, daemon, StreamOptions{})
@@ -404,8 +352,66 @@ func TestIdleClientsHoldNoReadBuffer(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { // it is given back after the frame was
-		readBufs.mu.Lock()
-		defer readBufs.mu.Unlock()
-		return len(readBufs.free) > 0
+		b, ok := readBufs.Get()
+		if ok {
+			readBufs.Put(b)
+		}
+		return ok
 	}, 20*time.Second, time.Millisecond)
+}
+
+func TestLastFramesOfAClientThatLeft(t *testing.T) {
+	daemon, client := pair(t)
+	_, err := client.Write(numbered(0, 50, 1514).Bytes())
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	s.Deliver(numbered(0, 1, 1514)) // another client's frame is quicker than our reader, and fails
+	var c collector
+	assert.ErrorIs(t, s.Run(&c), io.EOF)
+	assert.Len(t, c.got(), 50)
+	require.NoError(t, s.Close())
+}
+
+// panicking is a Handler with a bug.
+type panicking struct{}
+
+func (panicking) Frames(frame.Batch) { panic("made by the test") }
+
+func TestDrainAfterAPanicWithAFullBuffer(t *testing.T) { inTime(t, drainsAfterAPanic) }
+
+// drainsAfterAPanic is false if the client had no processor while the daemon drained.
+func drainsAfterAPanic(t *testing.T) bool {
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	require.NoError(t, client.SetWriteBuffer(1<<20))
+	wrote := make(chan error, 1)
+	batch := numbered(0, 2*readBufLen/1518, 1514)
+	go func() {
+		_, err := client.Write(batch.Bytes())
+		wrote <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // more than a buffer is there
+	assert.Panics(t, func() { _ = s.Run(panicking{}) })
+	s.Drain()
+	err = <-wrote // none: everything was read
+	require.NoError(t, s.Close())
+	return err == nil
+}
+
+// TestDrainAfterItsTime is a process that was stopped, or had no processor, until the time for the drain was over.
+func TestDrainAfterItsTime(t *testing.T) {
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	_, err = client.Write(numbered(0, 50, 1514).Bytes())
+	require.NoError(t, err)
+	s.Shutdown(DrainSchedule{Hard: time.Nanosecond})
+	require.NoError(t, daemon.SetReadDeadline(time.Unix(1, 0)))
+	_ = s.Run(&collector{})
+	require.NoError(t, s.Close())
+	_, err = client.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF, "what was there was read, so this is no reset")
 }

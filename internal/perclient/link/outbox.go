@@ -29,7 +29,7 @@ type pipe interface {
 	Wait(stop <-chan struct{})
 }
 
-// An Outbox is the output side of a client: frames go to its pipe at once if it takes them, else into a bounded
+// An Outbox is the output side of a client, and its counters: frames go to its pipe at once if it takes them, else into a bounded
 // queue that a goroutine empties, which exists only as long as something waits.
 type Outbox struct {
 	p     pipe
@@ -53,7 +53,10 @@ type Outbox struct {
 	closed bool      // nothing is sent any more
 	deaf   bool      // the patience came to an end, and nothing was taken since
 	moved  time.Time // when the client, which is behind or deaf, last took something, or began to be
-	stats  Stats
+	stats  Stats     // but came
+
+	telling sync.Mutex // guards came: its reader does not wait for a Send
+	came    Stats      // what the client has sent
 
 	stop    chan struct{}
 	drainFn func() // drain, made once so that starting it allocates nothing
@@ -72,20 +75,36 @@ func NewOutbox(p pipe, limit int, dead func(error)) *Outbox {
 	return o
 }
 
-// Add adds the counters to st: ToClientFrames, ToClientBytes, DropQueueFull, DropClosed, DropOversize and Queued.
-func (o *Outbox) Add(st *Stats) {
+// Came counts what has come from the client: frames, and what was none.
+func (o *Outbox) Came(b frame.Batch, runts, long int) {
+	o.telling.Lock()
+	o.came.ToNetFrames += uint64(b.Len())
+	o.came.ToNetBytes += uint64(b.DataLen())
+	o.came.DropRunt += uint64(runts)
+	o.came.DropLong += uint64(long)
+	o.telling.Unlock()
+}
+
+// Dropped counts what is rare.
+func (o *Outbox) Dropped(st Stats) {
+	o.telling.Lock()
+	defer o.telling.Unlock()
+	o.came.Add(st)
+}
+
+// Stats are the counters of both directions, and what waits.
+func (o *Outbox) Stats() (st Stats) {
+	o.telling.Lock()
+	st = o.came
+	o.telling.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	st.ToClientFrames += o.stats.ToClientFrames
-	st.ToClientBytes += o.stats.ToClientBytes
-	st.DropQueueFull += o.stats.DropQueueFull
-	st.DropClosed += o.stats.DropClosed
-	st.DropOversize += o.stats.DropOversize
-	waits := o.out.size + o.owed()
-	st.Queued += waits
-	if (waits > 0 || o.deaf) && !o.ended {
+	st.Add(o.stats)
+	st.Queued = o.out.size + o.owed()
+	if (st.Queued > 0 || o.deaf) && !o.ended {
 		st.Stalled = time.Since(o.moved)
 	}
+	return st
 }
 
 // Stop has frames dropped from now on. What is queued may still go out.
@@ -133,10 +152,8 @@ func (o *Outbox) lose(frames, size int) {
 func (o *Outbox) Attach(st Stats) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stats = Stats{
-		ToClientFrames: st.ToClientFrames, ToClientBytes: st.ToClientBytes, DropQueueFull: st.DropQueueFull,
-		DropClosed: st.DropClosed, DropOversize: st.DropOversize,
-	}
+	o.stats = Stats{}
+	o.stats.Add(st)
 	o.wake()
 }
 
@@ -208,12 +225,7 @@ func (o *Outbox) send(b frame.Batch, long *tally) (rest frame.Batch, err error) 
 
 // enqueue appends the frames of b as far as the queue has room for, in order, and starts the drainer. The caller holds mu.
 func (o *Outbox) enqueue(b frame.Batch) {
-	buf := b.Bytes()
-	if room := o.limit - o.out.size; len(buf) > room {
-		_, end := fit(buf, room)
-		buf = buf[:end]
-	}
-	taken, end := o.out.pushWhole(buf)
+	taken, end := o.out.pushWhole(b.Within(o.limit - o.out.size).Bytes())
 	o.stats.ToClientFrames += uint64(taken)
 	o.stats.ToClientBytes += uint64(end - taken*frame.PrefixLen)
 	o.stats.DropQueueFull += uint64(b.Len() - taken)

@@ -102,11 +102,6 @@ func newOutbox(t *testing.T, p *testPipe, limit int) (o *Outbox, died func() []e
 	}
 }
 
-func outboxStats(o *Outbox) (st Stats) {
-	o.Add(&st)
-	return st
-}
-
 // settled waits until the drainer of o has ended.
 func settled(t *testing.T, o *Outbox) {
 	t.Helper()
@@ -140,7 +135,7 @@ func TestOutboxKeepsOrder(t *testing.T) {
 	}
 	settled(t, o)
 	assert.Equal(t, count(0, batches*frames), p.numbers())
-	st := outboxStats(o)
+	st := o.Stats()
 	assert.Equal(t, uint64(batches*frames), st.ToClientFrames)
 	assert.Zero(t, st.Queued)
 	assert.NotZero(t, p.waits)
@@ -153,7 +148,7 @@ func TestOutboxDropsAtTheTail(t *testing.T) {
 		o.Deliver(numbered(i*3, 3, 1514))
 	}
 	o.Deliver(numbered(300, 1, 14+8)) // there is room for a small one still
-	st := outboxStats(o)
+	st := o.Stats()
 	fits := smallQueue / 1518
 	assert.Equal(t, fits*1518+26, st.Queued)
 	assert.Equal(t, uint64(fits+1), st.ToClientFrames)
@@ -161,11 +156,11 @@ func TestOutboxDropsAtTheTail(t *testing.T) {
 	assert.Equal(t, uint64(fits*1514+22), st.ToClientBytes)
 	o.Close()
 	o.Close()
-	assert.Zero(t, outboxStats(o).Queued)
+	assert.Zero(t, o.Stats().Queued)
 	assert.Empty(t, p.numbers(), "nothing is sent any more")
 	assert.Empty(t, died())
 	o.Deliver(numbered(0, 2, 100))
-	assert.Equal(t, uint64(2), outboxStats(o).DropClosed)
+	assert.Equal(t, uint64(2), o.Stats().DropClosed)
 }
 
 func TestOutboxStop(t *testing.T) {
@@ -188,7 +183,7 @@ func TestOutboxStop(t *testing.T) {
 	close(open)
 	settled(t, o)
 	assert.Equal(t, count(0, 10), p.numbers(), "what was queued goes out")
-	assert.Equal(t, uint64(10), outboxStats(o).DropClosed)
+	assert.Equal(t, uint64(10), o.Stats().DropClosed)
 }
 
 func TestOutboxNoRoomByErrno(t *testing.T) {
@@ -224,7 +219,7 @@ func TestOutboxLongFrames(t *testing.T) {
 			o.Deliver(numbered(0, 10, 100))
 			settled(t, o)
 			assert.Equal(t, []uint64{1, 2, 5, 6, 7, 8}, p.numbers())
-			assert.Equal(t, Stats{ToClientFrames: 6, ToClientBytes: 600, DropOversize: 4}, outboxStats(o))
+			assert.Equal(t, Stats{ToClientFrames: 6, ToClientBytes: 600, DropOversize: 4}, o.Stats())
 			assert.Empty(t, died())
 		})
 	}
@@ -255,7 +250,7 @@ func TestOutboxDies(t *testing.T) {
 			o.Deliver(numbered(0, 1, 100))
 			o.Close()
 			assert.Equal(t, []error{gone}, died(), "once")
-			st := outboxStats(o)
+			st := o.Stats()
 			assert.Zero(t, st.Queued)
 			assert.NotZero(t, st.DropClosed)
 			assert.Equal(t, uint64(81), st.ToClientFrames+st.DropClosed)
@@ -277,8 +272,8 @@ func TestOutboxPatience(t *testing.T) {
 	o.patience = 10
 	o.Deliver(numbered(0, 20, 100))
 	settled(t, o)
-	st := outboxStats(o)
-	st.Stalled = 0 // progress_test.go
+	st := o.Stats()
+	st.Stalled = 0 // TestOutboxStalls
 	assert.Equal(t, 10, p.waits)
 	assert.Equal(t, Stats{DropQueueFull: 20}, st, "what was accepted is taken back")
 	deaf.Store(false)
@@ -340,7 +335,7 @@ func TestOutboxPanics(t *testing.T) {
 	require.Eventually(t, func() bool { return len(died()) == 1 }, 20*time.Second, time.Millisecond)
 	require.ErrorContains(t, died()[0], "in the pipe")
 	o.Deliver(numbered(1, 2, 100))
-	assert.EqualValues(t, 2, outboxStats(o).DropClosed)
+	assert.EqualValues(t, 2, o.Stats().DropClosed)
 }
 
 // TestOutboxOfManySenders has several clients send to one that is slow: each one's order is kept, all frames are accounted
@@ -367,7 +362,7 @@ func TestOutboxOfManySenders(t *testing.T) {
 		require.True(t, !seen || n > before, "order")
 		last[s] = n
 	}
-	st := outboxStats(o)
+	st := o.Stats()
 	assert.Equal(t, uint64(len(p.numbers())), st.ToClientFrames)
 	assert.Equal(t, uint64(senders*batches*frames), st.ToClientFrames+st.DropQueueFull)
 }
@@ -384,7 +379,7 @@ func TestOutboxOfABlockingPipe(t *testing.T) {
 	for i := range 1000 {
 		o.Deliver(numbered(i, 1, 1514))
 	}
-	assert.NotZero(t, outboxStats(o).DropQueueFull)
+	assert.NotZero(t, o.Stats().DropQueueFull)
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -398,4 +393,76 @@ func TestOutboxOfABlockingPipe(t *testing.T) {
 	close(release) // as shutting the socket down does
 	<-closed
 	assert.Less(t, len(p.numbers()), 60, "no second chunk")
+}
+
+// stalls waits until stats tell of a client that has taken nothing for least.
+func stalls(t *testing.T, stats func() Stats, least time.Duration) {
+	t.Helper()
+	require.Eventually(t, func() bool { return stats().Stalled >= least }, 20*time.Second, time.Millisecond)
+}
+
+// TestStreamStalls: a client that does not read is told from one that reads slowly, and from one that nothing is for.
+func TestStreamStalls(t *testing.T) {
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	defer func() { _ = s.Close() }()
+	s.Deliver(numbered(0, 4, 1514))
+	assert.Zero(t, s.Stats().Stalled, "it is all in the socket")
+	begun := time.Now()
+	for s.Stats().Queued == 0 {
+		s.Deliver(numbered(0, 100, 1514))
+	}
+	stalls(t, s.Stats, 500*time.Millisecond) // longer than either end will have to wait for a processor
+	stalled := s.Stats().Stalled
+	assert.LessOrEqual(t, stalled, time.Since(begun))
+
+	before := s.Stats().Stalled
+	reads := func(until func(Stats) bool) {
+		buf := make([]byte, 64<<10)
+		require.Eventually(t, func() bool { // the last bytes may be read before they are no longer counted as queued
+			_ = client.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			_, _ = client.Read(buf)
+			return until(s.Stats())
+		}, 20*time.Second, time.Millisecond)
+	}
+	reads(func(s Stats) bool { return s.Stalled < before }) // it reads a little: that is progress, though something waits
+	reads(func(s Stats) bool { return s.Queued == 0 })
+	assert.Zero(t, s.Stats().Stalled)
+}
+
+func TestOutboxStalls(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		patience int // on macOS the queue of a deaf client is dropped, and it is deaf all the same
+	}{{"told of room", 0}, {"not told of room", 3}} {
+		t.Run(tt.name, func(t *testing.T) {
+			var open atomic.Bool
+			p := &testPipe{
+				room: func(want int) int {
+					if open.Load() {
+						return want
+					}
+					return 0
+				},
+				wait: func(<-chan struct{}) { time.Sleep(time.Millisecond) },
+			}
+			o, _ := newOutbox(t, p, 0)
+			o.patience = tt.patience
+			stats := o.Stats
+			open.Store(true)
+			o.Deliver(numbered(0, 10, 100))
+			assert.Zero(t, stats().Stalled)
+			open.Store(false)
+			for range 4 { // the queue empties in between, where it is dropped
+				o.Deliver(numbered(10, 10, 100))
+				stalls(t, stats, stats().Stalled+20*time.Millisecond)
+			}
+			assert.GreaterOrEqual(t, stats().Stalled, 80*time.Millisecond)
+			open.Store(true)
+			o.Deliver(numbered(20, 1, 100))
+			settled(t, o)
+			assert.Zero(t, stats().Stalled)
+		})
+	}
 }

@@ -3,11 +3,9 @@
 package link
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -130,45 +128,16 @@ func TestSharedDeafClient(t *testing.T) {
 		st := l.Stats()
 		assert.NotZero(t, st.DropQueueFull)
 		assert.Equal(t, uint64(2000), st.DropQueueFull+st.ToClientFrames)
+		assert.LessOrEqual(t, st.Queued, smallQueue)
 		assert.False(t, l.Gone(), "asking waits for nothing")
-		assert.Less(t, l.end(t), 20*time.Second)
-		assert.ErrorIs(t, l.err, ErrShutdown)
-	})
-}
-
-// TestSharedFlagsWhileServed clears O_NONBLOCK again and again while frames go both ways.
-func TestSharedFlagsWhileServed(t *testing.T) {
-	eachShared(t, func(t *testing.T, l *sharedLink) {
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-					_ = unix.SetNonblock(l.fd, i%3 == 0)
-				}
-			}
-		})
-		wg.Go(func() {
-			_, _ = io.Copy(io.Discard, l.client)
-		})
-		payload := wire("from the client")
+		payload := wire("I can talk")
 		if _, isDatagram := l.Link.(*Datagram); isDatagram {
 			payload = payload[frame.PrefixLen:]
 		}
-		const total = 2000
-		for i := range total {
-			l.Deliver(numbered(i, 3, 1514))
-			send(t, l.client, payload)
-		}
-		require.Eventually(t, func() bool { return l.Stats().ToNetFrames == total }, 20*time.Second, time.Millisecond)
-		l.block()
+		send(t, l.client, payload)
+		require.Eventually(t, func() bool { return len(l.got.got()) == 1 }, 20*time.Second, time.Millisecond, "a deaf client may still send")
 		assert.Less(t, l.end(t), 20*time.Second)
-		close(stop)
-		_ = l.client.Close()
-		wg.Wait()
+		assert.ErrorIs(t, l.err, ErrShutdown)
 	})
 }
 
@@ -180,7 +149,7 @@ func TestSharedCloseEndsTheConnection(t *testing.T) {
 		var err error
 		if _, isDatagram := l.Link.(*Datagram); isDatagram {
 			_, err = l.client.Write(frameOf("is it there?"))
-			assert.True(t, isGone(err), "%v", err)
+			assert.True(t, IsGone(err), "%v", err)
 			return
 		}
 		_, err = l.client.Read(make([]byte, 1))
@@ -226,7 +195,7 @@ func TestSharedEndGoesOn(t *testing.T) {
 	serve(second, "the second daemon", DrainStop)
 	serve(again(), "one that ends it alone", DrainOne)
 	_, err = client.Write(frameOf("is it there?"))
-	assert.True(t, isGone(err), "%v", err)
+	assert.True(t, IsGone(err), "%v", err)
 }
 
 // TestSharedShutDown has the client shut down what it passed.
@@ -242,29 +211,4 @@ func TestSharedShutDown(t *testing.T) {
 		}
 		assert.NotErrorIs(t, l.err, ErrShutdown)
 	})
-}
-
-// TestStreamThatLeavesWritesToTheDrainer is what a shared stream does where a write may wait.
-func TestStreamThatLeavesWritesToTheDrainer(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{Shared: true})
-	require.NoError(t, err)
-	s.out.queueAll = true
-	const total = 500
-	go func() {
-		for i := range total {
-			s.Deliver(numbered(i, 1, 200))
-		}
-	}()
-	data := make([]byte, total*(frame.PrefixLen+200))
-	require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
-	_, err = io.ReadFull(client, data)
-	require.NoError(t, err)
-	for i := range total {
-		assert.Equal(t, numbered(i, 1, 200).Bytes(), data[i*204:][:204])
-	}
-	require.NoError(t, s.Close())
-	assert.Equal(t, uint64(total), s.Stats().ToClientFrames)
-	_, err = client.Read(data)
-	assert.True(t, errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded))
 }

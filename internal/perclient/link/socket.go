@@ -3,6 +3,7 @@
 package link
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 const (
@@ -27,27 +29,26 @@ const (
 	sendPatience = 100 * time.Millisecond
 )
 
-// past as a deadline wakes a goroutine that waits for a socket.
-var past = time.Unix(1, 0)
+// Past as a deadline wakes a goroutine that waits for a socket.
+var Past = time.Unix(1, 0)
 
 // A socket is what stream and Datagram have in common: the client's socket, the way out to it, and its reader's loop.
 type socket struct {
-	conn   *net.UnixConn
-	rc     syscall.RawConn
-	fd     int // of conn; writes use it while out is not closed
-	out    *Outbox
-	src    source
-	shared bool // another process may hold this very end
-	keeps  bool // a shared end is left as it is at the stop of the daemon, for the next one
-	eof    bool // the client's end was seen while draining
+	conn *net.UnixConn
+	rc   syscall.RawConn
+	fd   int // of conn; writes use it while out is not closed
+	out  *Outbox
+	src  source
+
+	maxFrame int  // bytes
+	shared   bool // another process may hold this very end
+	keeps    bool // a shared end is left as it is at the stop of the daemon, for the next one
+	eof      bool // the client's end was seen while draining
 
 	shutdown  atomic.Pointer[DrainSchedule]
 	failure   atomic.Pointer[error] // of a write, tells why shutdown was set
 	detaching atomic.Bool
 	closed    atomic.Bool
-
-	// What came from the client.
-	frames, bytes, runts, long, foreign atomic.Uint64
 }
 
 // A source is how a socket is read. All of it is called by the goroutine of Run alone.
@@ -60,19 +61,25 @@ type source interface {
 	discard(sched DrainSchedule) (eof bool)
 }
 
-// init takes over conn and has setup look at its descriptor.
-func (s *socket) init(conn *net.UnixConn, src source, setup func(fd int)) (err error) {
+// init takes over conn and sets its buffers.
+func (s *socket) init(conn *net.UnixConn, src source, kind proto.Transport) (err error) {
 	s.conn, s.src = conn, src
-	if s.rc, err = conn.SyscallConn(); err == nil {
-		err = s.rc.Control(func(fd uintptr) {
-			s.fd = int(fd)
-			setup(s.fd)
-		})
+	s.rc, s.fd, err = Raw(conn)
+	if err == nil {
+		proto.SetBuffers(s.fd, kind)
+	}
+	return err
+}
+
+// Raw is conn for system calls that package net does not have. The descriptor is conn's.
+func Raw(conn *net.UnixConn) (rc syscall.RawConn, fd int, err error) {
+	if rc, err = conn.SyscallConn(); err == nil {
+		err = rc.Control(func(n uintptr) { fd = int(n) })
 	}
 	if err != nil {
-		return fmt.Errorf("get descriptor of client socket: %w", err)
+		return nil, 0, fmt.Errorf("get descriptor of client socket: %w", err)
 	}
-	return nil
+	return rc, fd, nil
 }
 
 // Run implements Link. But for a client that has closed its end (io.EOF), it reads and discards by a DrainSchedule before it
@@ -81,7 +88,7 @@ func (s *socket) Run(h Handler) error {
 	err := s.readFrames(h)
 	f := s.failure.Load()
 	if f != nil && interrupted(err) { // mostly the client has closed, and these are its last words
-		err = s.lastFrames(h)
+		_, err = s.read(h, lastReads)
 	}
 	s.src.release()
 	switch {
@@ -122,16 +129,14 @@ func (s *socket) readFrames(h Handler) error {
 	return err
 }
 
-// lastFrames hands on what waits from the client; a nil h discards it.
-func (s *socket) lastFrames(h Handler) (err error) {
-	// It fails only once closed, and then there is nothing to read.
-	_ = s.rc.Control(func(fd uintptr) {
-		again := false
-		for n := 0; n < lastReads && !again && err == nil; n++ {
+// read reads most times at most, and hands on what waits from the client; a nil h discards it. again: there is nothing more now.
+func (s *socket) read(h Handler, most int) (again bool, err error) {
+	closed := s.rc.Control(func(fd uintptr) {
+		for n := 0; n < most && !again && err == nil; n++ {
 			again, err = s.src.readOnce(int(fd), h)
 		}
 	})
-	return err
+	return again, cmp.Or(err, closed)
 }
 
 // Drain reads and discards what the client sends, by the schedule that Shutdown was given, else by DrainOne. Run calls it;
@@ -155,41 +160,23 @@ func (s *socket) Deliver(b frame.Batch) { s.out.Deliver(b) }
 
 // handOn counts what readOnce has read and gives the frames to h, nil discards them.
 func (s *socket) handOn(b frame.Batch, runts, long int, h Handler) {
-	if h == nil {
+	if h == nil || b.Len()+runts+long == 0 {
 		return
 	}
-	if runts > 0 {
-		s.runts.Add(uint64(runts))
-	}
-	if long > 0 {
-		s.long.Add(uint64(long))
-	}
+	s.out.Came(b, runts, long)
 	if b.Len() > 0 {
-		s.frames.Add(uint64(b.Len()))
-		s.bytes.Add(uint64(b.DataLen()))
 		h.Frames(b)
 	}
 }
 
-// Stats are the counters so far.
-func (s *socket) Stats() Stats {
-	st := Stats{
-		ToNetFrames: s.frames.Load(), ToNetBytes: s.bytes.Load(),
-		DropRunt: s.runts.Load(), DropLong: s.long.Load(), DropForeign: s.foreign.Load(),
-	}
-	s.out.Add(&st)
-	return st
-}
+// Stats implements Link.
+func (s *socket) Stats() Stats { return s.out.Stats() }
 
-// goOn has the counters go on from st, and what is owed written.
-func (s *socket) goOn(st Stats) {
-	s.frames.Store(st.ToNetFrames)
-	s.bytes.Store(st.ToNetBytes)
-	s.runts.Store(st.DropRunt)
-	s.long.Store(st.DropLong)
-	s.foreign.Store(st.DropForeign)
-	s.out.Attach(st)
-}
+// MaxFrame implements frame.Sink.
+func (s *socket) MaxFrame() int { return s.maxFrame }
+
+// output is where what is owed goes out.
+func (s *socket) output() *Outbox { return s.out }
 
 // Shutdown makes Run discard what the client still sends, a stream by the times of sched, and return ErrShutdown. Frames for
 // the client are dropped from now on; what is queued still goes out meanwhile. A second call with a longer schedule than the
@@ -202,7 +189,7 @@ func (s *socket) Shutdown(sched DrainSchedule) {
 func (s *socket) end(sched DrainSchedule) {
 	if s.shutdown.CompareAndSwap(nil, &sched) {
 		// A deadline in the past wakes a reader that waits; one that reads looks at shutdown after each read.
-		_ = s.conn.SetReadDeadline(past)
+		_ = s.conn.SetReadDeadline(Past)
 	}
 }
 
@@ -215,12 +202,12 @@ func (s *socket) fail(err error) {
 // Interrupt implements Link.
 func (s *socket) Interrupt() {
 	s.detaching.Store(true)
-	_ = s.conn.SetReadDeadline(past)
+	_ = s.conn.SetReadDeadline(Past)
 }
 
 // Detach implements Link: it ends what is on its way to the client.
 func (s *socket) Detach() State {
-	_ = s.conn.SetWriteDeadline(past) // wakes the drainer
+	_ = s.conn.SetWriteDeadline(Past) // wakes the drainer
 	s.out.Detach()
 	_ = s.conn.SetDeadline(time.Time{})
 	v := State{Socket: Holding(s.conn), Stats: s.Stats()}
@@ -247,7 +234,7 @@ func (s *socket) Close() error {
 			shut()
 		}
 	}
-	_ = s.conn.SetWriteDeadline(past) // wakes the drainer
+	_ = s.conn.SetWriteDeadline(Past) // wakes the drainer
 	s.out.Close()
 	return s.conn.Close()
 }

@@ -42,11 +42,8 @@ type Descriptor struct {
 
 // Holding is the descriptor of conn, which is not used any more.
 func Holding(conn *net.UnixConn) Descriptor {
-	d := Descriptor{conn: conn}
-	if rc, err := conn.SyscallConn(); err == nil {
-		_ = rc.Control(func(fd uintptr) { d.FD = int(fd) })
-	}
-	return d
+	_, fd, _ := Raw(conn)
+	return Descriptor{FD: fd, conn: conn}
 }
 
 // IsNone reports whether there is no descriptor.
@@ -123,7 +120,7 @@ func AttachDatagram(o DatagramOptions, v State) (*Datagram, error) {
 }
 
 // attach makes a link of v by open.
-func attach[L interface{ goOn(Stats) }](v State, open func(*net.UnixConn) (L, error)) (l L, err error) {
+func attach[L interface{ output() *Outbox }](v State, open func(*net.UnixConn) (L, error)) (l L, err error) {
 	conn, err := v.Socket.Conn()
 	if err != nil {
 		return l, err
@@ -132,6 +129,6 @@ func attach[L interface{ goOn(Stats) }](v State, open func(*net.UnixConn) (L, er
 	if err != nil {
 		return l, errors.Join(fmt.Errorf("attach a client: %w", err), conn.Close())
 	}
-	made.goOn(v.Stats)
+	made.output().Attach(v.Stats)
 	return made, nil
 }

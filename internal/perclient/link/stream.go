@@ -9,11 +9,14 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 // lookAgain is how long a drain waits before it looks for more. What a client writes meanwhile waits in the socket's buffer.
@@ -30,10 +33,7 @@ type stream struct {
 
 	buf  []byte // nil while nothing is readable and no frame has partly arrived
 	have int    // bytes in buf: the begin of a frame that has not fully arrived
-
-	// skip is, while draining, how many bytes are missing to the next frame boundary once buf's content is discarded.
-	skip int
-	lost bool // the framing is lost, there is no boundary any more
+	lost bool   // the framing is lost, there is no boundary any more
 }
 
 // StreamOptions set up a stream.
@@ -47,12 +47,8 @@ type StreamOptions struct {
 
 // NewStream takes over conn, which must be an unblocked stream socket. Its buffers are enlarged if the system allows.
 func NewStream(conn *net.UnixConn, o StreamOptions) (*stream, error) {
-	s := &stream{socket: socket{shared: o.Shared}}
-	err := s.init(conn, s, func(fd int) {
-		enlarge(fd, unix.SO_SNDBUF)
-		enlarge(fd, unix.SO_RCVBUF)
-	})
-	if err != nil {
+	s := &stream{socket: socket{maxFrame: frame.MaxStreamLen, shared: o.Shared}}
+	if err := s.init(conn, s, proto.Stream); err != nil {
 		return nil, err
 	}
 	s.pipe.fd, s.pipe.rc = s.fd, s.rc
@@ -60,17 +56,6 @@ func NewStream(conn *net.UnixConn, o StreamOptions) (*stream, error) {
 	s.out.cut, s.out.queueAll, s.out.patience = &s.pipe, o.Shared && sendMayWait, 0
 	return s, nil
 }
-
-// enlarge asks for a socket buffer of sockBufLen. A refusal costs speed only, so it is ignored.
-func enlarge(fd, option int) {
-	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err == nil && n >= 2*sockBufLen {
-		return
-	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, sockBufLen)
-}
-
-// MaxFrame implements frame.Sink.
-func (s *stream) MaxFrame() int { return frame.MaxStreamLen }
 
 // Gone reports whether the client has already closed its end, without waiting and without taking anything from its input.
 func (s *stream) Gone() bool {
@@ -107,7 +92,7 @@ func (s *stream) acquire() (err error) {
 // release implements source.
 func (s *stream) release() {
 	if s.buf != nil && s.have == 0 {
-		readBufs.put(s.buf)
+		readBufs.Put(s.buf)
 		s.buf = nil
 	}
 }
@@ -133,8 +118,11 @@ func (s *stream) readOnce(fd int, h Handler) (again bool, err error) {
 	return false, s.walk(h)
 }
 
-// walk hands on the whole frames in the buffer and moves what is left of it to the front.
+// walk hands on the whole frames in the buffer and moves what is left of it to the front. Without a framing it is all discarded.
 func (s *stream) walk(h Handler) error {
+	if s.lost {
+		s.have = 0
+	}
 	done := 0
 	for {
 		b, used, runts, err := frame.Scan(s.buf[done:s.have])
@@ -158,46 +146,31 @@ func (s *stream) walk(h Handler) error {
 // discard implements source: it reads until sched allows to close. It looks every now and then instead of waiting, so that a process
 // that was held up decides by what is there and not by a time that is over.
 func (s *stream) discard(sched DrainSchedule) (eof bool) {
-	if s.acquire() != nil {
-		return false
-	}
 	defer func() { s.have = 0 }()
-	s.advance(0) // a handler that panicked left a buffer that may be full
+	_ = s.walk(nil) // a handler that panicked left a buffer that may be full
 	start := time.Now()
 	last := start // when something was read
 	for {
-		n, err := s.take()
+		none, err := s.read(nil, 1)
 		now := time.Now()
 		switch {
-		case n > 0:
-			last = now
-			s.advance(n)
-		case errors.Is(err, net.ErrClosed):
+		case errors.Is(err, frame.ErrTooLong): // from now on there is no boundary
+		case errors.Is(err, net.ErrClosed), errors.Is(err, errNoMemory):
 			return false
-		case err != unix.EAGAIN:
+		case err != nil:
 			return !s.lost
 		}
+		if !none {
+			last = now
+		}
 		switch t := now.Sub(start); {
-		case t >= sched.Hard, n <= 0 && sched.mayClose(t, now.Sub(last), s.lost || s.have == 0 && s.skip == 0):
+		case t >= sched.Hard, none && sched.mayClose(t, now.Sub(last), s.have == 0):
 			s.refuse(sched.Settle)
 			return false
-		case n <= 0:
+		case none:
 			time.Sleep(lookAgain)
 		}
 	}
-}
-
-// take reads once behind what the buffer has, without waiting. The end of the client is no bytes without an error.
-func (s *stream) take() (n int, err error) {
-	closed := s.rc.Control(func(fd uintptr) {
-		for n, err = 0, unix.EINTR; err == unix.EINTR; {
-			n, err = readNow(int(fd), s.buf[s.have:], s.shared)
-		}
-	})
-	if closed != nil {
-		return 0, closed
-	}
-	return n, err
 }
 
 // refuse ends the drain where the system can have the client's writes fail: they then return EPIPE at once instead of
@@ -210,12 +183,8 @@ func (s *stream) refuse(settle time.Duration) {
 		return
 	}
 	// What was written before, and then the end: nothing comes any more and no read waits. Closing with something unread is a reset.
-	s.have = 0
-	for {
-		if n, _ := s.take(); n <= 0 {
-			break
-		}
-	}
+	s.lost = true
+	_, _ = s.read(nil, lastReads)
 	time.Sleep(settle)
 }
 
@@ -225,26 +194,84 @@ func (d DrainSchedule) mayClose(begun, last time.Duration, boundary bool) bool {
 	return begun >= d.Empty || boundary && (begun >= d.Boundary || last >= d.Quiet)
 }
 
-// advance notes n more bytes that are discarded, keeping no more than a prefix that was cut.
-func (s *stream) advance(n int) {
-	if s.lost {
-		return
+// A streamPipe is a pipe into a stream socket. A write may cut a frame. The frame counts as taken then, and what is left of it
+// is owed to the client, however full its queue is: without it the client would lose the framing.
+type streamPipe struct {
+	fd   int
+	rc   syscall.RawConn
+	rest []byte       // what is owed, the begin of a chunk; nil: nothing
+	left atomic.Int64 // len(rest), for the Outbox, which asks while the drainer sends
+}
+
+// Send implements pipe. Only what is owed may be left when all of b is taken.
+func (p *streamPipe) Send(b frame.Batch) (taken int, err error) {
+	if p.rest != nil {
+		n, err := writeNow(p.fd, p.rest)
+		p.owe(p.rest[n:])
+		if p.rest != nil || b.Len() == 0 {
+			return 0, err
+		}
 	}
-	b := s.buf[:s.have+n]
+	buf := b.Bytes()
+	n, err := writeNow(p.fd, buf)
+	if n == len(buf) {
+		return b.Len(), nil
+	}
+	it := b.Iter()
+	for it.Next() && it.End() <= n {
+		taken++
+	}
+	if n > it.Offset() {
+		if p.rest, _ = chunks.get(); p.rest == nil {
+			return taken, fmt.Errorf("keep the rest of a frame: %w", errNoMemory)
+		}
+		p.owe(buf[n:it.End()])
+		taken++
+	}
+	return taken, err
+}
+
+// owe keeps rest, of a frame that was cut, in the chunk at hand.
+func (p *streamPipe) owe(rest []byte) {
+	p.rest = p.rest[:copy(p.rest[:cap(p.rest)], rest)]
+	p.left.Store(int64(len(rest)))
+	if len(rest) == 0 {
+		p.forget()
+	}
+}
+
+// forget gives up what is owed.
+func (p *streamPipe) forget() {
+	if p.rest != nil {
+		chunks.Put(p.rest)
+	}
+	p.rest = nil
+	p.left.Store(0)
+}
+
+// owed is how many bytes of a frame that was cut are left to write.
+func (p *streamPipe) owed() int { return int(p.left.Load()) }
+
+// Wait implements pipe. It is woken by the deadline that Close and Save set, so stop need not be looked at.
+func (p *streamPipe) Wait(<-chan struct{}) {
+	WaitWritable(p.rc)
+}
+
+// WaitWritable waits until the socket is writable or its write deadline has passed.
+func WaitWritable(rc syscall.RawConn) {
+	_ = rc.Write(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+}
+
+// writeNow writes what the socket takes without waiting and returns how much that was.
+func writeNow(fd int, b []byte) (int, error) {
 	for {
-		k := min(s.skip, len(b))
-		s.skip -= k
-		b = b[k:]
-		if len(b) < frame.PrefixLen {
-			break
+		n, err := writeOnce(fd, b)
+		if err != unix.EINTR {
+			return max(n, 0), err
 		}
-		length := binary.BigEndian.Uint32(b)
-		if length > frame.MaxLen {
-			s.lost, s.have = true, 0
-			return
-		}
-		s.skip = int(length)
-		b = b[frame.PrefixLen:]
 	}
-	s.have = copy(s.buf, b)
 }

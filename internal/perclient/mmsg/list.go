@@ -49,11 +49,11 @@ func (w list) sender(int) (int, uint32, bool) { return 0, 0, false }
 func (w list) free() error { return w.Free() }
 
 // freeSenders are those that no send uses.
-var freeSenders = pool[*darwinapi.Sender]{drop: func(s *darwinapi.Sender) { _ = s.Free() }}
+var freeSenders = Pool[*darwinapi.Sender]{Drop: func(s *darwinapi.Sender) { _ = s.Free() }}
 
 // sendList sends by sendmsg_x to what fd is connected to. Where that refuses a list as too long the frames go one by one.
 func sendList(fd int, to []byte, b frame.Batch, _ []byte) (sent int, err error) {
-	s, ok := freeSenders.get()
+	s, ok := freeSenders.Get()
 	if !ok {
 		if s, err = darwinapi.NewSender(BatchLen); err != nil {
 			return sendPlain(fd, to, b, nil)
@@ -61,7 +61,7 @@ func sendList(fd int, to []byte, b frame.Batch, _ []byte) (sent int, err error) 
 	}
 	defer func() {
 		s.Reset()
-		freeSenders.put(s)
+		freeSenders.Put(s)
 	}()
 	it := b.Iter()
 	more := it.Next()

@@ -3,6 +3,8 @@
 // Package mmsg sends and receives many datagrams of a unix socket with one system call, one Ethernet frame in each and no
 // length in front: recvmmsg and sendmmsg on Linux, recvmsg_x and sendmsg_x on macOS where the system has them, else one call
 // per datagram. Nothing in it waits, whatever the descriptor's flags say, where the system lets a single call say so.
+//
+// It also has the free list of what clients share, Pool.
 package mmsg
 
 import (

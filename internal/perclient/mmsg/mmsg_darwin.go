@@ -23,5 +23,5 @@ func send(fd int, to []byte, b frame.Batch, _ []byte) (int, error) {
 	return sendList(fd, to, b, nil)
 }
 
-// credentials are none: only Linux tells receivers who has sent a datagram.
+// credentials are none: only Linux tells receivers what user has sent a datagram.
 func credentials(uint32, uint32) []byte { return nil }

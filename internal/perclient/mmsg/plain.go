@@ -22,7 +22,7 @@ type plain struct {
 
 // newPlain makes a Receiver that does without calls for many datagrams.
 func newPlain(names bool) (*Receiver, error) {
-	mem, err := mapMemory(BatchLen * (frame.PrefixLen + plainLen))
+	mem, err := MapMemory(BatchLen * (frame.PrefixLen + plainLen))
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,10 @@ import (
 // trimEvery is how long something lies unused before it is given up.
 const trimEvery = 250 * time.Millisecond
 
-// A pool is a free list, of what all clients of the process share: one holds memory only while it has something to read or to send.
+// A Pool is a free list, of what all clients of the process share: one holds memory only while it has something to read or to send.
 // A timer runs only while something lies unused.
-type pool[T any] struct {
-	drop func(T) // gives up what was not needed
+type Pool[T any] struct {
+	Drop func(T) // gives up what was not needed
 
 	mu    sync.Mutex
 	free  []T
@@ -22,8 +22,8 @@ type pool[T any] struct {
 	armed bool
 }
 
-// get returns a free one, if there is one.
-func (p *pool[T]) get() (v T, ok bool) {
+// Get returns a free one, if there is one: the one that was put last.
+func (p *Pool[T]) Get() (v T, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.free)
@@ -37,8 +37,8 @@ func (p *pool[T]) get() (v T, ok bool) {
 	return v, true
 }
 
-// put gives one back.
-func (p *pool[T]) put(v T) {
+// Put gives one back.
+func (p *Pool[T]) Put(v T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, v)
@@ -50,7 +50,7 @@ func (p *pool[T]) put(v T) {
 }
 
 // trim gives up what was not needed since the last time.
-func (p *pool[T]) trim() {
+func (p *Pool[T]) trim() {
 	p.mu.Lock()
 	idle := slices.Clone(p.free[:p.low])
 	p.free = slices.Delete(p.free, 0, p.low)
@@ -60,6 +60,6 @@ func (p *pool[T]) trim() {
 	}
 	p.mu.Unlock()
 	for _, v := range idle { // outside the lock: with many it takes tens of milliseconds
-		p.drop(v)
+		p.Drop(v)
 	}
 }

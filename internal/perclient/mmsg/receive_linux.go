@@ -52,7 +52,7 @@ type batch struct {
 // newReceiver makes a Receiver that uses recvmmsg.
 func newReceiver(names bool) (*Receiver, error) {
 	const near, far = BatchLen * nearStride, BatchLen * farStride
-	mem, err := mapMemory(near + far)
+	mem, err := MapMemory(near + far)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// hello is what vfkit, and krunkit when told to, send before anything else. Nothing needs it.
-const hello = "VFKT"
+// Hello is what vfkit, and krunkit when told to, send before anything else: no frame, but a client that is there.
+const Hello = "VFKT"
 
 // A Receiver receives up to BatchLen datagrams at a time into slots of its own. One goroutine at a time uses it.
 //
@@ -31,16 +31,16 @@ type receiveWay interface {
 	receive(fd int, s *slots) (int, error)
 	// name is the sender's path of message i, nil if it has none or names were not asked for.
 	name(i int) []byte
-	// sender is who sent message i, if the system tells.
+	// sender is the process and user that sent message i, if the system tells.
 	sender(i int) (pid int, uid uint32, ok bool)
 	// free gives back what the way holds.
 	free() error
 }
 
-// NewReceiver takes a Receiver from the free list or makes one. With names, Name tells who sent a message. The error is the
+// NewReceiver takes a Receiver from the free list or makes one. With names, Name tells what sent a message. The error is the
 // system's when it has no memory.
 func NewReceiver(names bool) (*Receiver, error) {
-	if r, ok := freeReceivers(names).get(); ok {
+	if r, ok := freeReceivers(names).Get(); ok {
 		return r, nil
 	}
 	return newReceiver(names)
@@ -48,11 +48,11 @@ func NewReceiver(names bool) (*Receiver, error) {
 
 // nameless and named are the Receivers that no client uses. A mapping of our own cannot fail to be freed; if it does, the memory is lost
 // but nothing else.
-var nameless, named = pool[*Receiver]{drop: unmap}, pool[*Receiver]{drop: unmap}
+var nameless, named = Pool[*Receiver]{Drop: unmap}, Pool[*Receiver]{Drop: unmap}
 
 func unmap(r *Receiver) { _ = r.way.free() }
 
-func freeReceivers(names bool) *pool[*Receiver] {
+func freeReceivers(names bool) *Pool[*Receiver] {
 	if names {
 		return &named
 	}
@@ -62,7 +62,7 @@ func freeReceivers(names bool) *pool[*Receiver] {
 // Free gives r back; it must not be used any more, nor what Msg, Name and Pack returned.
 func (r *Receiver) Free() {
 	r.n = 0
-	freeReceivers(r.names).put(r)
+	freeReceivers(r.names).Put(r)
 }
 
 // Receive receives what waits at fd, a datagram socket, up to BatchLen messages, without waiting whatever fd's flags say.
@@ -137,7 +137,7 @@ func (s *slots) dropped(i int, runts, long *int) bool {
 		*long++
 	case size >= frame.MinLen:
 		return false
-	case size != len(hello) || string(s.whole(i, size)) != hello:
+	case size != len(Hello) || string(s.whole(i, size)) != Hello:
 		*runts++
 	}
 	return true
@@ -167,11 +167,11 @@ func (s *slots) pack(first, end int, buf []byte, stride int) (b frame.Batch, run
 	return frame.NewBatch(buf[:at:at], n), runts, long
 }
 
-// mapMemory is n bytes outside the garbage-collected heap.
-func mapMemory(n int) ([]byte, error) {
+// MapMemory is n bytes outside the garbage-collected heap, which unix.Munmap gives back.
+func MapMemory(n int) ([]byte, error) {
 	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
-		return nil, fmt.Errorf("map memory for datagrams: %w", err)
+		return nil, fmt.Errorf("map memory for frames: %w", err)
 	}
 	return mem, nil
 }

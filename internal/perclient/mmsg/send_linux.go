@@ -28,7 +28,7 @@ type headers struct {
 }
 
 // freeHeaders are headers that no send uses.
-var freeHeaders = pool[*headers]{drop: func(*headers) {}}
+var freeHeaders = Pool[*headers]{Drop: func(*headers) {}}
 
 // A sockaddr is a sockaddr_un and its length.
 type sockaddr struct {
@@ -72,13 +72,13 @@ func credentials(uid, gid uint32) []byte {
 
 // send sends by sendmmsg, with the control message as unless that is nil.
 func send(fd int, to []byte, b frame.Batch, as []byte) (sent int, err error) {
-	h, ok := freeHeaders.get()
+	h, ok := freeHeaders.Get()
 	if !ok {
 		h = new(headers)
 	}
 	defer func() {
 		clear(h.iov[:]) // of addresses of the batch
-		freeHeaders.put(h)
+		freeHeaders.Put(h)
 	}()
 	if err := h.to.set(to); err != nil {
 		return 0, err

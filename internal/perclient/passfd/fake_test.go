@@ -28,6 +28,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 func TestMain(m *testing.M) {
@@ -129,31 +130,15 @@ func (r *rig) unheard(t *testing.T) {
 
 const lifelineEnded = `reason="attach connection closed"`
 
-// logLines collects what is logged.
-type logLines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logLines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A rig is a server with its two sockets on a mirror.
 type rig struct {
 	*Server
 	net *mirror
 	dir string // holds attach and adopt
-	log *logLines
+	log *vnettest.Log
 	now atomic.Pointer[Server] // that takes connections
+
+	panics bool // is meant to
 }
 
 // newRig starts a server. change, if not nil, may change it before it gets a connection. At the end of the test nothing of it
@@ -161,7 +146,7 @@ type rig struct {
 func newRig(t *testing.T, change func(*rig)) *rig {
 	t.Helper()
 	before := openFiles(t)
-	r := &rig{net: &mirror{ports: map[*mirrorPort]struct{}{}}, log: &logLines{}}
+	r := &rig{net: &mirror{ports: map[*mirrorPort]struct{}{}}, log: &vnettest.Log{}}
 	var err error
 	r.dir, err = os.MkdirTemp("/tmp", "passing")
 	require.NoError(t, err)
@@ -202,7 +187,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		r.mu.Unlock()
 		_ = os.RemoveAll(r.dir)
 		assert.Eventually(t, func() bool { return openFiles(t) <= before }, patience, 10*time.Millisecond, "descriptors are left")
-		assert.NotContains(t, r.log.String(), "internal error:")
+		assert.Equal(t, r.panics, strings.Contains(r.log.String(), "internal error:"))
 	})
 	return r
 }

@@ -55,10 +55,10 @@ func TestGiverConnectsToAService(t *testing.T) {
 		require.NoError(t, err)
 		c, err := unix.ParseUnixCredentials(&list[0])
 		require.NoError(t, err)
-		const nobody = 65534
+		const unknown = 65534
 		want := unix.Ucred{Pid: int32(os.Getpid()), Uid: giver.UID, Gid: giver.GID}
 		if !giver.Known {
-			want.Uid, want.Gid = nobody, nobody
+			want.Uid, want.Gid = unknown, unknown
 		}
 		assert.Equal(t, want, *c)
 		l.Shutdown(link.DrainStop)

@@ -190,17 +190,7 @@ func (s *Server) finish(cause error) {
 func (s *Server) Stop() { s.finish(errStopped) }
 
 // Wait waits until no connection is left or ctx is done. Callers call Stop and end the accept loops and the sessions first.
-func (s *Server) Wait(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.running.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
+func (s *Server) Wait(ctx context.Context) { perclient.Await(ctx, &s.running) }
 
 // Detach answers requests that are not served yet with "stopping". It is called after the accept loops have ended and before the
 // sessions are detached.

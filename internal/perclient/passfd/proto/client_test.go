@@ -188,28 +188,6 @@ func TestContext(t *testing.T) {
 	require.Error(t, err, "ended before")
 }
 
-// TestAdoptWithoutRequest does not wait for an answer.
-func TestAdoptWithoutRequest(t *testing.T) {
-	got := make(chan Message, 1)
-	d := serve(t, func(c *net.UnixConn) {
-		m, _ := ReadMessage(c, MaxLine)
-		m.Close()
-		got <- m
-	})
-	a, b, err := Pair(Datagram)
-	require.NoError(t, err)
-	fa, fb := os.NewFile(uintptr(a), "a"), os.NewFile(uintptr(b), "b")
-	defer fa.Close()
-	defer fb.Close()
-	x, err := Adopt(t.Context(), d.socket, fb, nil)
-	require.NoError(t, err)
-	assert.Nil(t, x.Lifeline)
-	assert.Equal(t, "\x00", string((<-got).Line))
-	require.NoError(t, fb.Close())
-	_, err = Adopt(t.Context(), d.socket, fb, nil)
-	require.Error(t, err, "it is closed")
-}
-
 func TestConnectErrors(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "client")
 	require.NoError(t, err)

@@ -13,8 +13,10 @@ import (
 // and says so, which is better than to have hundreds open for a moment because they were sent.
 var controlLen = unix.CmsgSpace(2 * 4)
 
-// datagramSend is asked for as send buffer for datagrams, in bytes. On Linux it bounds what the other side may be behind with;
-// package link says why it is so large.
+// datagramSend is asked for as send buffer for datagrams, in bytes. On Linux it bounds what the other side may be behind with before
+// frames for it are queued. Linux charges 2,304 bytes for a full Ethernet frame and wakes us when three quarters are free, so its
+// default of 208 KiB is 92 frames: the CPU time per frame fell by a fifth with this one (stream to datagram from 1.76 to 1.22 us, floor
+// 1.11), and more gained nothing.
 const datagramSend = 512 << 10
 
 // refusedTime is nothing: a full backlog is EAGAIN, and a refused connection means that no process listens.

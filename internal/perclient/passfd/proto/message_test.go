@@ -165,36 +165,6 @@ func TestReadMessageEnds(t *testing.T) {
 	})
 }
 
-// TestEndInTheQueue hands over an end of the very connection. Once it is read nothing is left of it, so its end is seen.
-func TestEndInTheQueue(t *testing.T) {
-	a, b := connPair(t)
-	before := openFiles(t)
-	rc, err := a.SyscallConn()
-	require.NoError(t, err)
-	require.NoError(t, rc.Control(func(fd uintptr) { err = WriteMessage(a, []byte("{}\n"), int(fd)) }))
-	require.NoError(t, err)
-	require.NoError(t, a.Close())
-	m, err := ReadMessage(b, 100)
-	require.NoError(t, err)
-	require.NotEqual(t, None, m.FD)
-	m.Close()
-	_, err = Discard(b, make([]byte, 10))
-	require.ErrorIs(t, err, io.EOF)
-	assert.Equal(t, before-1, openFiles(t))
-}
-
-func TestDiscard(t *testing.T) {
-	a, b := connPair(t)
-	fds := null(t, 3)
-	before := openFiles(t)
-	_, _, err := a.WriteMsgUnix([]byte("abc"), unix.UnixRights(fds...), nil)
-	require.NoError(t, err)
-	n, err := Discard(b, make([]byte, 10))
-	require.NoError(t, err)
-	assert.Equal(t, 3, n)
-	assert.Equal(t, before, openFiles(t))
-}
-
 // TestLinger: a TCP socket that was told to wait for its last data does not make us wait.
 func TestLinger(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
