@@ -207,7 +207,6 @@ var skips = map[string]string{
 	"internal/ops/setup/shipped_test.go: tool":                                   "systemd-analyze and visudo, which test/e2e/setup.sh gets",
 	"internal/ops/setup/rig_linux_test.go: needRig":                              "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
 	"internal/state/file_test.go: TestForeign":                                   "root, to give a file to another user",
-	"internal/state/file_test.go: TestUntrustedDirectory":                        "root, for whom the rules are stricter",
 	"internal/compat/manual/page_test.go: missing":                               "linters and shells, which test/e2e/setup.sh gets",
 	"internal/perclient/dgram/forged_linux_test.go: needRoot":                    "root, to become other users in other root directories",
 	"internal/hostfs/rules_test.go: needRoot":                                    "root, to give files to others",
