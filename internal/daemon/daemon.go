@@ -42,9 +42,9 @@ type daemon struct {
 	began time.Time // of the daemon; an upgrade does not change it
 	path  string    // of the program, as it was started
 
-	guards    *guards                 // nil without --anti-spoof
-	given     *inherit.Sockets        // by the service manager
-	manager   *inherit.Notifier       // nil without one
+	guards    *guards       // nil without --anti-spoof
+	given     inherit.Given // by the service manager
+	manager   inherit.Notifier
 	pidfile   *compat.Pidfile         // nil without --pidfile
 	lock      *compat.SocketLock      // of SOCKET
 	listeners map[string]listener     // by the names of package inherit, and ours
@@ -188,7 +188,6 @@ func (d *daemon) stop() {
 	d.extras.close(limit)
 	d.control.Close()
 	d.metrics.Close()
-	d.given.Close()
 	select {
 	case <-closed:
 	case <-limit.Done():

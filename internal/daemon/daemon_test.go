@@ -77,7 +77,7 @@ func early(ctx context.Context, t *testing.T, open func() (network.Network, erro
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.cfg.SocketPath, Net: "unix"})
 	require.NoError(t, err)
 	ln.SetUnlinkOnClose(false)
-	d.given = inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}})
+	d.given = inherit.Given{Names: []string{inherit.Stream}}
 	d.listeners[inherit.Stream] = ln
 	d.open = func(ctx context.Context, _ *state.File) (network.Network, error) {
 		select {

@@ -55,7 +55,7 @@ func (d *daemon) openExtras(in *handover.In, v *savedExtras) error {
 		}
 	}
 	switch {
-	case in == nil && d.given.Any(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control):
+	case in == nil && d.given.Has(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control):
 		return fmt.Errorf("sockets beside the socket were given and cannot be served: %w", err)
 	case errors.Is(err, rundir.ErrNone):
 		level := slog.LevelInfo
@@ -112,7 +112,7 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 	if v != nil {
 		return dgram.Attach(o, v.Dgram)
 	}
-	if o.Conn = d.given.Datagram(); o.Conn == nil {
+	if o.Conn = d.given.Datagram; o.Conn == nil {
 		if o.Conn, err = e.dir.ListenDatagram(); err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 func (e *extras) trust() dgram.Trust {
 	return dgram.Trust{
 		AllowUIDs: e.d.cfg.AllowUIDs,
-		Own:       slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
+		Own:       slices.Concat(e.dir.Paths(), e.d.given.Paths, []string{absolute(e.d.cfg.SocketPath)}),
 	}
 }
 

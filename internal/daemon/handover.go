@@ -43,8 +43,7 @@ type manifest struct {
 	Pidfile   *compat.SavedPidfile `json:"pidfile,omitempty"`
 	Listeners map[string]int       `json:"listeners"`
 	Call      int                  `json:"call"` // of the program that asked for the upgrade
-	Given     inherit.Saved        `json:"given"`
-	Manager   string               `json:"manager"` // address of the service manager
+	Given     inherit.Given        `json:"given"`
 	Guards    *antispoof.Saved     `json:"guards,omitempty"`
 	Level     string               `json:"log_level"`
 	Extras    *savedExtras         `json:"extras,omitempty"`
@@ -74,8 +73,8 @@ const portTime = 10 * time.Second
 func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (_ *manifest, err error) {
 	d.logs.Flush() // nothing that was held back is lost with this image
 	m := &manifest{
-		detached: *v, From: compat.Version, Began: d.began, Lock: d.lock.Save(o), Listeners: map[string]int{}, Call: o.Conn(call), Given: d.given.Save(),
-		Manager: d.manager.Addr(), Level: d.logs.Level(), Upgrades: d.upgrades, Server: d.server.Gone(),
+		detached: *v, From: compat.Version, Began: d.began, Lock: d.lock.Save(o), Listeners: map[string]int{}, Call: o.Conn(call), Given: d.given,
+		Level: d.logs.Level(), Upgrades: d.upgrades, Server: d.server.Gone(),
 	}
 	if d.pidfile != nil {
 		p := d.pidfile.Save(o)
@@ -145,8 +144,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handover.In, m *manifest) (er
 
 // take takes over what bringUp finds and does not take itself.
 func (d *daemon) take(in *handover.In, m *manifest) (err error) {
-	d.manager = inherit.NewNotifier(m.Manager, d.log)
-	d.given = inherit.Restore(m.Given)
+	d.given, d.manager = m.Given, inherit.Notifier{Addr: m.Given.Manager, Log: d.log}
 	for name, fd := range m.Listeners {
 		if name == metricsSocket {
 			d.listeners[name], err = in.TCPListener(fd)

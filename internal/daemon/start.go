@@ -61,9 +61,12 @@ func (d *daemon) start(ctx context.Context) error {
 
 // takeGiven takes what a service manager gives: listening sockets, and where to report to.
 func (d *daemon) takeGiven() (err error) {
-	d.manager = inherit.TakeNotifier(d.log)
 	socket := absolute(d.cfg.SocketPath)
 	d.given, err = inherit.Take(inherit.Options{Socket: socket, Dir: rundir.PathOf(socket, d.cfg.RuntimeDir), Log: d.log})
+	d.manager = inherit.Notifier{Addr: d.given.Manager, Log: d.log}
+	for name, ln := range d.given.Listeners {
+		d.listeners[name] = ln
+	}
 	if err != nil || !d.given.Has(inherit.Stream) {
 		return err
 	}
@@ -129,18 +132,15 @@ func (d *daemon) takeLocks(ctx context.Context, in *handover.In, m *manifest) (e
 }
 
 // listen has there be a listener of this name: of the image before, given, or made by make.
-func (d *daemon) listen(name string, make func() (*net.UnixListener, error)) (err error) {
+func (d *daemon) listen(name string, make func() (*net.UnixListener, error)) error {
 	if d.listeners[name] != nil {
 		return nil
 	}
-	ln := d.given.Listener(name)
-	if ln == nil {
-		if ln, err = make(); err != nil {
-			return err
-		}
+	ln, err := make()
+	if err == nil {
+		d.listeners[name] = ln
 	}
-	d.listeners[name] = ln
-	return nil
+	return err
 }
 
 // unix is the listener of this name; nil if there is none.

@@ -270,7 +270,7 @@ func TestAnswerRefuses(t *testing.T) {
 		{"nothing", nil, "", "no question was asked"},
 		{"no JSON", nil, "x", "invalid character"},
 		{"no nonce", func(q *Question) { q.Nonce = "" }, "", "no question was asked"},
-		{"another manifest", func(q *Question) { q.Manifest = 1 }, "", "version 1 of the manifest, this program reads version 2: stop and start it"},
+		{"another manifest", func(q *Question) { q.Manifest = 1 }, "", "version 1 of the manifest, this program reads version 3: stop and start it"},
 		{"no argv", func(q *Question) { q.Argv = nil }, "", "no command line"},
 		{"too long", nil, strings.Repeat("x", maxQuestion+1), "more than"},
 	} {
@@ -294,8 +294,8 @@ func TestAnswerRefuses(t *testing.T) {
 // FuzzAnswer: whatever comes, check mode ends with an answer to the question or an error.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
-		`{"manifest":2,"nonce":"n","argv":["d","/s"],"state":"e30="}`, `{"manifest":1,"nonce":"n"}`, `{}`, `null`, `[`, ``,
-		`{"manifest":2,"nonce":"n","argv":[""],"posixly_correct":true,"state":"x"}`,
+		`{"manifest":3,"nonce":"n","argv":["d","/s"],"state":"e30="}`, `{"manifest":1,"nonce":"n"}`, `{}`, `null`, `[`, ``,
+		`{"manifest":3,"nonce":"n","argv":[""],"posixly_correct":true,"state":"x"}`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -480,7 +480,7 @@ func TestInheritedRefuses(t *testing.T) {
 			b := encoded(t, good)
 			return strconv.Itoa(manifestFile(t, b[:len(b)-1]))
 		}, "read the manifest: unexpected end"},
-		{"another version", with(func(m *manifest) { m.Version = 1 }), "the manifest has version 1, this program reads version 2"},
+		{"another version", with(func(m *manifest) { m.Version = 1 }), "the manifest has version 1, this program reads version 3"},
 		{"another process", with(func(m *manifest) { m.PID = 1 }), "the manifest is for process 1, this is process "},
 		{"descriptor twice", with(func(m *manifest) { m.FDs = []int{7, 7} }), "descriptor 7, which cannot be or is there twice"},
 		{"stdout", with(func(m *manifest) { m.FDs = []int{1} }), "descriptor 1, which cannot be"},
@@ -538,7 +538,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"version":2,"pid":1,"fds":[-1]}`))
+	f.Add([]byte(`{"version":3,"pid":1,"fds":[-1]}`))
 	f.Add([]byte(`{"version":1e9}`))
 	f.Add([]byte("null"))
 	f.Fuzz(func(t *testing.T, b []byte) {

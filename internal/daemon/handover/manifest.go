@@ -26,7 +26,7 @@ import (
 
 // manifestVersion is the version of the manifest's own fields. State has its version in its type: a field that is
 // not known is ignored, one that is missing is zero.
-const manifestVersion = 2
+const manifestVersion = 3
 
 // envName is the environment variable that holds the manifest's descriptor.
 const envName = "SOCKET_VMNET2_HANDOFF"
