@@ -57,7 +57,7 @@ func handoverChild(args []string) int {
 		if _, err := RestoreSocketLock(in, v.Lock, discard()); err == nil {
 			return fail(fmt.Errorf("the same descriptor twice"))
 		}
-		ln, err := in.UnixListener(v.Listener)
+		ln, err := handover.Socket[*net.UnixListener](in, v.Listener)
 		if err != nil {
 			return fail(err)
 		}

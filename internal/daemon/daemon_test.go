@@ -26,6 +26,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
@@ -269,6 +271,16 @@ func TestRefusal(t *testing.T) {
 	} {
 		assert.Equal(t, &c.want, refusal(c.ctx, c.err), c.name)
 	}
+}
+
+// TestClientThatDoesNotFit: what was not handed over for a client costs that client, and a listener's ends the start.
+func TestClientThatDoesNotFit(t *testing.T) {
+	d := ownDaemon(t, backends["usernet"])
+	m := &manifest{detached: detached{Clients: []perclient.Detached{{ID: 7, Link: link.State{Socket: link.Descriptor{FD: 99}}}}}}
+	require.NoError(t, d.take(&handover.In{}, m))
+	assert.Empty(t, m.Clients)
+	m.Listeners = map[string]int{inherit.Stream: 98}
+	require.ErrorContains(t, d.take(&handover.In{}, m), "take over the socket stream: take descriptor 98 over")
 }
 
 // TestOneUpgrade: another one is refused until the one that is under way is answered, by the image after, too.

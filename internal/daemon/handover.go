@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -97,25 +98,23 @@ func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (_ *mani
 	}
 	if e := d.extras; e != nil {
 		m.Extras = &savedExtras{Dgram: e.shared.State()}
+		o.FD(numbers(m.Extras.Dgram.Descriptors())...)
 		if m.Extras.Dir, err = e.dir.Save(o); err != nil {
 			return nil, err
 		}
 	}
-	for _, fd := range m.descriptors() {
-		o.FD(fd.FD)
+	for i := range m.Clients {
+		o.FD(numbers(m.Clients[i].Descriptors())...)
 	}
 	return m, nil
 }
 
-// descriptors are those of the clients, and what they share.
-func (m *manifest) descriptors() (list []link.Descriptor) {
-	for i := range m.Clients {
-		list = append(list, m.Clients[i].Descriptors()...)
+// numbers are those of descriptors.
+func numbers(list []link.Descriptor) (fds []int) {
+	for _, d := range list {
+		fds = append(fds, d.FD)
 	}
-	if m.Extras != nil {
-		list = append(list, m.Extras.Dgram.Descriptors()...)
-	}
-	return list
+	return fds
 }
 
 // takeOver goes on as the daemon that has handed itself over.
@@ -126,7 +125,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handover.In, m *manifest) (er
 	}
 	d.began, d.upgrades = m.Began, m.Upgrades+1
 	_ = d.logs.SetLevel(m.Level) // as it was last set, whatever the command line says
-	if d.call, err = in.UnixConn(m.Call); err != nil {
+	if d.call, err = handover.Socket[*net.UnixConn](in, m.Call); err != nil {
 		d.log.Warn("the program that asked for the upgrade gets no answer", "error", err)
 	}
 	d.upgrading.Lock() // until it is answered
@@ -143,22 +142,25 @@ func (d *daemon) takeOver(ctx context.Context, in *handover.In, m *manifest) (er
 }
 
 // take takes over what bringUp finds and does not take itself.
-func (d *daemon) take(in *handover.In, m *manifest) (err error) {
+func (d *daemon) take(in *handover.In, m *manifest) error {
 	d.given, d.manager = m.Given, inherit.Notifier{Addr: m.Given.Manager, Log: d.log}
 	for name, fd := range m.Listeners {
-		if name == metricsSocket {
-			d.listeners[name], err = in.TCPListener(fd)
-		} else {
-			d.listeners[name], err = in.UnixListener(fd)
-		}
+		ln, err := handover.Socket[listener](in, fd)
 		if err != nil {
-			delete(d.listeners, name)
 			return fmt.Errorf("take over the socket %s: %w", name, err)
 		}
+		d.listeners[name] = ln
 	}
-	for _, fd := range m.descriptors() {
-		if err := in.Take(fd.FD); err != nil {
-			return err
+	m.Clients = slices.DeleteFunc(m.Clients, func(v perclient.Detached) bool {
+		err := in.Take(numbers(v.Descriptors())...)
+		if err != nil {
+			d.log.Warn("a client is lost in the upgrade", "client", v.ID, "error", err)
+		}
+		return err != nil
+	})
+	if m.Extras != nil {
+		if err := in.Take(numbers(m.Extras.Dgram.Descriptors())...); err != nil {
+			return fmt.Errorf("take over the datagram sockets: %w", err)
 		}
 	}
 	if d.guards != nil && m.Guards != nil {
@@ -174,7 +176,7 @@ func (d *daemon) resumeNetwork(ctx context.Context, in *handover.In, v *savedGat
 	var g *usernet.Inherited
 	if v != nil {
 		g = &usernet.Inherited{State: v.State, Sockets: make([]usernet.Socket, len(v.Forwards))}
-		if g.Pair, err = in.UnixConn(v.Pair); err != nil {
+		if g.Pair, err = handover.Socket[*net.UnixConn](in, v.Pair); err != nil {
 			return err
 		}
 		for n, fd := range v.Forwards {

@@ -76,8 +76,6 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 	}
 	d.log.Info("upgrading", "from", compat.Version, "to", to, "path", b.Path)
 	o := &handover.Out{}
-	o.Watch()
-	defer o.Unwatch()
 	v, err := d.detach(ctx, gateway)
 	defer d.attachAgain(ctx, v)
 	if err != nil || ctx.Err() != nil {

@@ -105,7 +105,6 @@ func oldImage() int {
 	}{{ln, &th.Listener}, {conn, &th.Conn}, {dgram, &th.Datagram}, {lock, &th.Lock}, {pipe, &th.Pipe}, {rest, &th.Rest}} {
 		*x.to = o.Conn(x.c)
 	}
-	o.FD(-1) // none
 	th.Unlisted = int(unlisted.Fd())
 	_ = os.Setenv(role, "new")
 	fine(Exec(&o, th, os.Args[0+2], os.Args, append(os.Environ(), envName+"=stale")))
@@ -124,8 +123,9 @@ func newImage() int {
 	again, err := Inherited()
 	r.Again = again != nil || err != nil
 
-	ln, conn, dgram, lock := must(in.UnixListener(th.Listener)), must(in.UnixConn(th.Conn)), must(in.UnixConn(th.Datagram)), must(in.File(th.Lock))
-	_, err = in.UnixConn(th.Pipe)
+	ln, conn, dgram := must(Socket[*net.UnixListener](in, th.Listener)), must(Socket[*net.UnixConn](in, th.Conn)), must(Socket[*net.UnixConn](in, th.Datagram))
+	lock := must(in.File(th.Lock))
+	_, err = Socket[*net.UnixConn](in, th.Pipe)
 	r.Later = fmt.Sprint(err)
 	_, err = in.File(th.Unlisted)
 	r.Unlisted = fmt.Sprint(err)
@@ -220,7 +220,7 @@ func TestExecFails(t *testing.T) {
 	defer b.Close()
 	var before, after unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	came := Signals()
+	heard := Signals()
 	open := openToChildren()
 	for range 2 {
 		var o Out
@@ -235,7 +235,8 @@ func TestExecFails(t *testing.T) {
 		assert.Equal(t, before, after)
 		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 		select {
-		case <-came:
+		case <-heard:
+			<-came // for the next time
 		case <-time.After(patience):
 			require.Fail(t, "signals are still blocked")
 		}
@@ -290,7 +291,7 @@ func TestNoChildInherits(t *testing.T) {
 			assert.Error(t, Exec(&o, nil, dir, []string{"x"}, nil))
 		}
 	})
-	for i := 0; i < 40 || execs.Load() < 40; i++ { // whichever gets to run
+	for i := 0; i < 20 || execs.Load() < 20; i++ { // whichever gets to run
 		assert.Equal(t, before, children(), "descriptors that a child has beside those from this process's own parent")
 	}
 	stop()
@@ -312,14 +313,7 @@ func againAndAgain() int {
 		return inOrder
 	case <-time.After(time.Millisecond):
 	}
-	var o Out
-	o.Watch()
-	select { // or since
-	case <-came:
-		return inOrder
-	default:
-	}
-	err = Exec(&o, nil, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ())
+	err = Exec(&Out{}, nil, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ())
 	if errors.Is(err, ErrStopping) {
 		<-came
 		return inOrder
@@ -396,19 +390,16 @@ func earlySignal() int {
 	}
 }
 
-// TestErrStopping: a signal that came before the exec is in the channel, and there is no exec. So are later ones.
+// TestErrStopping: after a stop signal there is no exec, whether or not it was taken from the channel, where it is then.
 func TestErrStopping(t *testing.T) {
-	came := Signals()
-	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
-		var o Out
-		o.Watch()
-		require.NoError(t, syscall.Kill(os.Getpid(), s))
-		require.Equal(t, s, <-came)
-		require.ErrorIs(t, Exec(&o, nil, "/nowhere", []string{"x"}, nil), ErrStopping)
-		require.Equal(t, s, <-came)
-		require.NoError(t, syscall.Kill(os.Getpid(), s))
-		require.Equal(t, s, <-came)
+	heard := Signals()
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	for range 2 {
+		require.Equal(t, syscall.SIGHUP, <-heard)
+		require.ErrorIs(t, Exec(&Out{}, nil, "/nowhere", []string{"x"}, nil), ErrStopping)
 	}
+	<-heard
+	<-came // for other tests
 }
 
 // manifestFile makes a manifest's descriptor, open as Exec leaves it.
@@ -447,9 +438,7 @@ func TestInheritedRefuses(t *testing.T) {
 	}
 	cases := []test{
 		{"no number", func(*testing.T) string { return "x" }, `SOCKET_VMNET2_HANDOFF="x" is no descriptor's number`},
-		{"empty", func(*testing.T) string { return "" }, "is no descriptor's number"},
 		{"stdin", func(*testing.T) string { return "0" }, "is no descriptor's number"},
-		{"negative", func(*testing.T) string { return "-5" }, "is no descriptor's number"},
 		{"not open", func(*testing.T) string { return "987654" }, "bad file descriptor"},
 		{"pipe", func(t *testing.T) string {
 			a, b, err := os.Pipe()
@@ -476,15 +465,9 @@ func TestInheritedRefuses(t *testing.T) {
 			return strconv.Itoa(fd)
 		}, "more than the limit"},
 		{"no JSON", func(t *testing.T) string { return strconv.Itoa(manifestFile(t, []byte("x"))) }, "read the manifest: invalid character"},
-		{"cut", func(t *testing.T) string {
-			b := encoded(t, good)
-			return strconv.Itoa(manifestFile(t, b[:len(b)-1]))
-		}, "read the manifest: unexpected end"},
 		{"another version", with(func(m *manifest) { m.Version = 1 }), "the manifest has version 1, this program reads version 3"},
 		{"another process", with(func(m *manifest) { m.PID = 1 }), "the manifest is for process 1, this is process "},
 		{"descriptor twice", with(func(m *manifest) { m.FDs = []int{7, 7} }), "descriptor 7, which cannot be or is there twice"},
-		{"stdout", with(func(m *manifest) { m.FDs = []int{1} }), "descriptor 1, which cannot be"},
-		{"closed descriptor", with(func(m *manifest) { m.FDs = []int{987654} }), "descriptor 987654, which the manifest lists, is not open"},
 		{"itself", func(t *testing.T) string {
 			// The number of the next descriptor is known: it has just been free.
 			fd := manifestFile(t, nil)
@@ -518,10 +501,16 @@ func TestInheritedRefuses(t *testing.T) {
 		assert.Nil(t, in)
 	})
 	t.Run("a good one", func(t *testing.T) {
-		fd := manifestFile(t, encoded(t, good))
+		open, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+		require.NoError(t, err)
+		defer func() { _ = unix.Close(open) }()
+		fd := manifestFile(t, encoded(t, func(m *manifest) { m.FDs = []int{open, 987654} }))
 		t.Setenv(envName, strconv.Itoa(fd))
 		in, err := Inherited()
 		require.NoError(t, err)
+		require.ErrorContains(t, in.Take(open, 987654), "take descriptor 987654 over: it was not handed over", "one that is not open costs those that need it")
+		require.ErrorContains(t, in.Take(open, open), "is taken already")
+		require.NoError(t, in.Take(open))
 		var state int
 		require.NoError(t, in.Get(&state))
 		assert.Equal(t, 1, state)

@@ -53,13 +53,11 @@ func Inherited() (*In, error) {
 	}
 	_ = os.Unsetenv(envName)
 	m, err := read(text)
-	i := &In{m: m, left: map[int]bool{}}
-	if err == nil {
-		err = i.own()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("take over from the image before: %w", err)
 	}
+	i := &In{m: m, left: map[int]bool{}}
+	i.own()
 	return i, nil
 }
 

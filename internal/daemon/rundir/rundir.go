@@ -180,7 +180,7 @@ func (d *Dir) Save(o *handover.Out) (Saved, error) {
 	}
 	s := Saved{record: d.record, Where: d.Path}
 	for i, f := range d.files() {
-		*s.descriptors()[i] = o.FD(int((*f).Fd()))
+		*s.descriptors()[i] = o.Conn(*f)
 	}
 	return s, nil
 }
