@@ -34,7 +34,7 @@ func fakeControl(t *testing.T, answer func(ctx context.Context) any) string {
 		Upgrade: func(ctx context.Context, c *net.UnixConn, _ bool) { control.Answer(c, answer(ctx)) },
 	})
 	s.Run(t.Context())
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { _ = ln.Close(); s.Detach() })
 	return socket
 }
 

@@ -35,13 +35,13 @@ func (d *daemon) openControl() {
 		sockets = append(sockets, d.unix(controlRoot))
 	}
 	d.captures = d.newCaptures()
-	d.control = control.New(control.Options{
+	d.web = append(d.web, control.New(control.Options{
 		Sockets: sockets, Log: d.log, Upgrade: d.upgrade, Describe: d.describe, Kick: d.kick, SetLevel: d.setLevel,
 		Handle: map[string]http.Handler{ // beyond what every daemon answers
 			"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
 			"POST /v1/capture":    control.Handler(d.capture),
 		},
-	})
+	}))
 }
 
 // kick disconnects a client.

@@ -51,9 +51,8 @@ type daemon struct {
 	server    *perclient.Server       // of all clients
 	health    *health.Monitor         // as server
 	extras    *extras                 // nil when there are none
-	control   *control.Server         // without a socket when there is none
-	captures  *capture.Hub            // as control; nil then
-	metrics   *control.HTTP           // without a socket if there is no --metrics-listen
+	web       []*control.HTTP         // at the control sockets and at that of --metrics-listen
+	captures  *capture.Hub            // nil without control sockets
 	fail      context.CancelCauseFunc // ends run, as the daemon cannot go on
 	call      *net.UnixConn           // of the program that asked the image before for the upgrade
 	upgrading sync.Mutex              // held while an upgrade is not answered
@@ -108,7 +107,7 @@ func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n 
 func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
 	return &daemon{
 		cfg: cfg, log: log.Logger, logs: log, began: time.Now(), listeners: map[string]listener{},
-		control: control.New(control.Options{}), metrics: control.NewHTTP(nil, 0, nil), stopAccept: func(error) {},
+		stopAccept: func(error) {},
 	}
 }
 
@@ -139,9 +138,7 @@ func (d *daemon) run(ctx context.Context, err error, v *detached, then func(cont
 		serving, fail := context.WithCancelCause(ctx)
 		d.fail = fail
 		context.AfterFunc(serving, func() {
-			d.lock.RemoveIfOurs()
-			d.extras.hide()
-			d.server.Stop()
+			d.leave()
 			d.manager.Stopping()
 		})
 		d.changing.Lock() // an upgrade may be asked for from here on
@@ -166,10 +163,7 @@ func (d *daemon) stop() {
 	defer cancel()
 	d.changing.Lock() // an upgrade that is under way ends before its next step
 	defer d.changing.Unlock()
-	if d.lock != nil {
-		d.lock.RemoveIfOurs()
-	}
-	d.extras.hide()
+	d.leave()
 	d.stopAccepting(nil)
 	d.health.Close()
 	for _, ln := range d.listeners {
@@ -182,12 +176,10 @@ func (d *daemon) stop() {
 		d.closeNetwork()
 	}()
 	if d.server != nil {
-		d.server.Stop()
 		d.server.Wait(limit)
 	}
 	d.extras.close(limit)
-	d.control.Close()
-	d.metrics.Close()
+	d.detachWeb()
 	select {
 	case <-closed:
 	case <-limit.Done():
@@ -198,6 +190,24 @@ func (d *daemon) stop() {
 	}
 	if d.lock != nil {
 		d.lock.Unlock()
+	}
+}
+
+// leave hides the daemon from further clients, and has those that there are begin to go.
+func (d *daemon) leave() {
+	if d.lock != nil {
+		d.lock.RemoveIfOurs()
+	}
+	d.extras.hide()
+	if d.server != nil {
+		d.server.Stop()
+	}
+}
+
+// detachWeb has requests end in order, and accepts no further one.
+func (d *daemon) detachWeb() {
+	for _, w := range d.web {
+		w.Detach()
 	}
 }
 

@@ -28,7 +28,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
@@ -81,7 +80,7 @@ func early(ctx context.Context, t *testing.T, open func() (network.Network, erro
 	ln.SetUnlinkOnClose(false)
 	d.given = inherit.Given{Names: []string{inherit.Stream}}
 	d.listeners[inherit.Stream] = ln
-	d.open = func(ctx context.Context, _ *state.File) (network.Network, error) {
+	d.open = func(ctx context.Context, _ opening) (network.Network, error) {
 		select {
 		case <-gate:
 			return open()

@@ -137,6 +137,7 @@ func (e *extras) run(held <-chan struct{}) {
 	if e == nil {
 		return
 	}
+	e.passing.Attach()
 	e.running.Go(func() {
 		<-held
 		e.shared.Run()
@@ -147,8 +148,7 @@ func (e *extras) run(held <-chan struct{}) {
 	}
 }
 
-// detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil, like
-// attach.
+// detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil.
 func (e *extras) detach() {
 	if e == nil {
 		return
@@ -156,13 +156,6 @@ func (e *extras) detach() {
 	e.passing.Detach()
 	e.running.Wait() // for run, which could undo what follows
 	e.shared.Halt()
-}
-
-// attach goes on after detach.
-func (e *extras) attach() {
-	if e != nil {
-		e.passing.Attach()
-	}
 }
 
 // invite serves the clients of the last process whose sockets are beside the daemon's: those that are not connected to it, as QEMU's,

@@ -154,7 +154,7 @@ func (d *daemon) take(in *handover.In, m *manifest) error {
 	m.Clients = slices.DeleteFunc(m.Clients, func(v perclient.Detached) bool {
 		err := in.Take(numbers(v.Descriptors())...)
 		if err != nil {
-			d.log.Warn("a client is lost in the upgrade", "client", v.ID, "error", err)
+			d.log.Warn(clientLost, "client", v.ID, "error", err)
 		}
 		return err != nil
 	})
@@ -171,25 +171,25 @@ func (d *daemon) take(in *handover.In, m *manifest) error {
 	return nil
 }
 
-// resumeNetwork begins to start the network for clients that are there already, with the gateway that it had, if there is one.
-func (d *daemon) resumeNetwork(ctx context.Context, in *handover.In, v *savedGateway) (err error) {
-	var g *usernet.Inherited
-	if v != nil {
-		g = &usernet.Inherited{State: v.State, Sockets: make([]usernet.Socket, len(v.Forwards))}
-		if g.Pair, err = handover.Socket[*net.UnixConn](in, v.Pair); err != nil {
-			return err
-		}
-		for n, fd := range v.Forwards {
-			if fd == 0 {
-				continue
-			}
-			if g.Sockets[n], err = in.File(fd); err != nil {
-				return err
-			}
+// takeGateway takes over the gateway that the network had; nil if there is none that goes on.
+func (d *daemon) takeGateway(in *handover.In, m *manifest) *usernet.Inherited {
+	v := m.Gateway
+	if v == nil {
+		return nil
+	}
+	g := &usernet.Inherited{State: v.State, Sockets: make([]usernet.Socket, len(v.Forwards))}
+	var err error
+	g.Pair, err = handover.Socket[*net.UnixConn](in, v.Pair)
+	for n, fd := range v.Forwards {
+		if fd != 0 && err == nil {
+			g.Sockets[n], err = in.File(fd)
 		}
 	}
-	d.restartNetwork(ctx, g)
-	return nil
+	if err != nil {
+		m.Notes = append(m.Notes, fmt.Sprintf(gatewayLost, err))
+		return nil
+	}
+	return g
 }
 
 // answer tells the program that asked for the upgrade, and the log, how it went, once all clients have their ports again.

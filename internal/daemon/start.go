@@ -92,13 +92,11 @@ func (d *daemon) bringUp(ctx context.Context, in *handover.In, m *manifest) (err
 	if err = d.takeLocks(ctx, in, m); err != nil {
 		return err
 	}
-	if in != nil {
-		err = d.resumeNetwork(ctx, in, m.Gateway)
-	} else if d.startNetwork(ctx, 0); !d.given.Has(inherit.Stream) {
-		err = d.network.Load().Wait(ctx)
-	}
-	if err != nil {
-		return err
+	d.startNetwork(ctx, opening{again: in != nil, gateway: d.takeGateway(in, m)})
+	if in == nil && !d.given.Has(inherit.Stream) {
+		if err = d.network.Load().Wait(ctx); err != nil {
+			return err
+		}
 	}
 	d.health = d.newHealth()
 	d.server = perclient.NewServer(perclient.Options{
@@ -149,16 +147,20 @@ func (d *daemon) unix(name string) *net.UnixListener {
 	return ln
 }
 
-// startNetwork begins to start the network, with what it kept when it ran last. A start that fails is tried again for as long as
-// patience lasts.
-func (d *daemon) startNetwork(ctx context.Context, patience time.Duration) {
+// startNetwork begins to start the network, with what it kept when it ran last. For clients that are there already, a start that fails is
+// tried again for reopenTime.
+func (d *daemon) startNetwork(ctx context.Context, o opening) {
 	d.kept = openState(d.cfg, d.log)
+	o.kept = d.kept
 	path := d.kept.Path()
 	d.stateFile.Store(&path)
-	until := time.Now().Add(patience)
+	until := time.Now()
+	if o.again {
+		until = until.Add(reopenTime)
+	}
 	d.network.Store(startLazy(ctx, func(ctx context.Context) (network.Network, error) {
 		for {
-			n, err := d.open(ctx, d.kept)
+			n, err := d.open(ctx, o)
 			if err == nil || ctx.Err() != nil || time.Now().After(until) {
 				return n, err
 			}
@@ -191,7 +193,7 @@ func (d *daemon) openMetrics() (err error) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
 		d.cfg.MetricsListen = a.AddrPort()
 	}
-	d.metrics = control.NewHTTP(metrics.Alone(metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln)
+	d.web = append(d.web, control.NewHTTP(metrics.Alone(metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln))
 	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), metrics.Path))
 	return nil
 }
@@ -208,8 +210,9 @@ func (d *daemon) serve(ctx context.Context, v *detached, then func(context.Conte
 	sessions := d.server.Sessions()
 	d.guards.restored(sessions)
 	d.extras.run(d.server.Held())
-	d.control.Run(ctx)
-	d.metrics.Run(ctx)
+	for _, w := range d.web {
+		w.Run(ctx)
+	}
 	ctx, d.stopAccept = context.WithCancelCause(ctx)
 	n := d.network.Load()
 	d.accepting.Go(func() {

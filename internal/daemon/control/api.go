@@ -4,7 +4,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -69,7 +68,7 @@ type Upgraded struct {
 }
 
 // routes are the paths that every daemon has.
-func (s *Server) routes() map[string]Handler {
+func (s *server) routes() map[string]Handler {
 	return map[string]Handler{
 		"GET /v1/version": s.described(func(st *status.Status) any {
 			return versionAnswer{st.Daemon.Version, st.Daemon.PID, st.Daemon.Socket, st.Daemon.Uptime}
@@ -89,16 +88,17 @@ func (s *Server) routes() map[string]Handler {
 
 // A cache keeps the last description of the daemon, and has one made at a time.
 type cache struct {
-	mu   sync.Mutex
-	last status.Status
-	made time.Time // zero: the next answer is to be new
+	mu     sync.Mutex
+	last   status.Status
+	made   time.Time         // zero: the next answer is to be new
+	bodies map[string][]byte // answers that were made of last, by path
 }
 
 // get is a description that is not older than cacheTime. The caller holds mu.
 func (c *cache) get(describe func() status.Status) *status.Status {
 	if time.Since(c.made) > cacheTime {
 		c.last = describe()
-		c.made = time.Now()
+		c.made, c.bodies = time.Now(), map[string][]byte{}
 	}
 	return &c.last
 }
@@ -111,21 +111,16 @@ func (c *cache) forget() {
 }
 
 // described answers with a part of the description, which is encoded once.
-func (s *Server) described(part func(*status.Status) any) Handler {
-	c := &s.cache
-	var body []byte // of the description that was made then
-	var made time.Time
-	return func(http.ResponseWriter, *http.Request) any {
+func (s *server) described(part func(*status.Status) any) Handler {
+	return func(_ http.ResponseWriter, r *http.Request) any {
+		c := &s.cache
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if st := c.get(s.o.Describe); made != c.made {
-			var err error
-			if body, err = json.Marshal(part(st)); err != nil {
-				return err
-			}
-			body, made = append(body, '\n'), c.made
+		st := c.get(s.o.Describe)
+		if c.bodies[r.URL.Path] == nil {
+			_, c.bodies[r.URL.Path] = encode(part(st))
 		}
-		return body
+		return c.bodies[r.URL.Path]
 	}
 }
 
@@ -145,7 +140,7 @@ func NoClient(id uint64) *Error {
 }
 
 // client is GET /v1/clients/{id}.
-func (s *Server) client(_ http.ResponseWriter, r *http.Request) any {
+func (s *server) client(_ http.ResponseWriter, r *http.Request) any {
 	id, e := clientID(r)
 	if e != nil {
 		return e
@@ -161,7 +156,7 @@ func (s *Server) client(_ http.ResponseWriter, r *http.Request) any {
 }
 
 // kick is DELETE /v1/clients/{id}.
-func (s *Server) kick(_ http.ResponseWriter, r *http.Request) any {
+func (s *server) kick(_ http.ResponseWriter, r *http.Request) any {
 	id, e := clientID(r)
 	if e == nil {
 		e = allowed(r, "disconnect its clients")
@@ -180,7 +175,7 @@ func (s *Server) kick(_ http.ResponseWriter, r *http.Request) any {
 }
 
 // setLevel is PUT /v1/log-level.
-func (s *Server) setLevel(_ http.ResponseWriter, r *http.Request) any {
+func (s *server) setLevel(_ http.ResponseWriter, r *http.Request) any {
 	var l Level
 	e := allowed(r, "change what it logs")
 	if e == nil {
@@ -198,7 +193,7 @@ func (s *Server) setLevel(_ http.ResponseWriter, r *http.Request) any {
 
 // upgrade is POST /v1/upgrade, and /v1/upgrade/gateway. It keeps the connection, for the new image to answer; a Detach does not wait for
 // it then.
-func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
+func (s *server) upgrade(w http.ResponseWriter, r *http.Request) any {
 	if e := allowed(r, "upgrade it"); e != nil {
 		return e
 	}
@@ -210,7 +205,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
 	c := connOf(r)
 	c.leave()
 	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
-	kept, _ := c.Conn.(*net.UnixConn)                                 // all that is served is
-	s.o.Upgrade(s.http.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
+	kept, _ := c.Conn.(*net.UnixConn)                            // all that is served is
+	s.o.Upgrade(c.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
 	return nil
 }

@@ -31,7 +31,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
@@ -46,7 +45,7 @@ const (
 
 // Options say what to serve.
 type Options struct {
-	Sockets []*net.UnixListener // Run serves them, Close closes them
+	Sockets []*net.UnixListener
 	Log     *slog.Logger
 
 	// Upgrade does what POST /v1/upgrade asks for, for a user who may; with gateway, the network's gateway shall become the new program
@@ -64,24 +63,21 @@ type Options struct {
 	Handle map[string]http.Handler
 }
 
-// A Server answers until Close.
-type Server struct {
+// A server answers requests.
+type server struct {
 	o     Options
-	http  *HTTP
 	cache cache
 
 	mux   *http.ServeMux
 	known string // the methods and paths
-	told  sync.Once
 }
 
-// New makes a server. Run has it serve.
-func New(o Options) *Server {
-	s := &Server{o: o, mux: http.NewServeMux()}
-	handle := maps.Clone(o.Handle)
-	if handle == nil {
-		handle = map[string]http.Handler{}
-	}
+// New makes the server of the control sockets. While it is detached, a client that connects waits for its next Run, or for the new image;
+// an upgrade goes on, and streams have 100 ms to end in order.
+func New(o Options) *HTTP {
+	s := &server{o: o, mux: http.NewServeMux()}
+	handle := map[string]http.Handler{}
+	maps.Copy(handle, o.Handle)
 	for pattern, h := range s.routes() {
 		handle[pattern] = h
 	}
@@ -93,8 +89,7 @@ func New(o Options) *Server {
 	for i, ln := range o.Sockets {
 		sockets[i] = ln
 	}
-	s.http = NewHTTP(s, answerTime, o.Log, sockets...)
-	return s
+	return NewHTTP(s, answerTime, o.Log, sockets...)
 }
 
 // byPath orders patterns by their paths.
@@ -105,14 +100,12 @@ func byPath(a, b string) int {
 }
 
 // ServeHTTP implements http.Handler. It bounds the body, and has a handler's panic end its request only.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	defer func() {
 		if p := recover(); p != nil {
-			s.told.Do(func() {
-				s.o.Log.Error("internal error: a request at the control socket was not answered, all else runs on; please report it",
-					"method", clip(r.Method), "path", clip(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			})
+			s.o.Log.Error("internal error: a request at the control socket was not answered, all else runs on; please report it",
+				"method", clip(r.Method), "path", clip(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			writeAnswer(w, &Error{http.StatusInternalServerError, "internal", "internal error: see the daemon's log, and please report it"})
 		}
 	}()
@@ -140,22 +133,9 @@ func (onlyHeader) WriteHeader(int)             {}
 func (onlyHeader) Write(b []byte) (int, error) { return len(b), nil }
 
 // unknown is the answer to a request for what there is not.
-func (s *Server) unknown(r *http.Request) *Error {
+func (s *server) unknown(r *http.Request) *Error {
 	what := cmp.Or(r.URL.Path, r.RequestURI)
 	return &Error{http.StatusNotFound, "not_found", fmt.Sprintf("there is no %s here; there are %s", clip(what), s.known)}
-}
-
-// Run takes requests until ctx is done, Detach or Close, and returns at once.
-func (s *Server) Run(ctx context.Context) { s.http.Run(ctx) }
-
-// Detach stops accepting: a client that connects from here on waits for Run, or for the new image. Requests that were accepted are
-// answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
-func (s *Server) Detach() { s.http.Detach() }
-
-// Close ends Run. Streams have 100 ms to end in order.
-func (s *Server) Close() {
-	s.http.Detach()
-	s.http.Close()
 }
 
 // Trusted tells whether p is root or the daemon's own user.

@@ -68,7 +68,7 @@ func socketPath(t *testing.T) string {
 }
 
 // serve runs a server until the end of the test.
-func serve(t *testing.T, change func(o *Options)) (*Server, string) {
+func serve(t *testing.T, change func(o *Options)) (*HTTP, string) {
 	t.Helper()
 	path := socketPath(t)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -81,8 +81,16 @@ func serve(t *testing.T, change func(o *Options)) (*Server, string) {
 	}
 	s := New(o)
 	s.Run(t.Context())
-	t.Cleanup(s.Close)
+	t.Cleanup(s.end)
 	return s, path
+}
+
+// end is the end of the daemon.
+func (s *HTTP) end() {
+	for _, ln := range s.sockets {
+		_ = ln.listener.Close()
+	}
+	s.Detach()
 }
 
 // ask is Ask with a limit.
@@ -251,6 +259,9 @@ func TestUpgradeIsKept(t *testing.T) {
 			Answer(call, &Error{503, "stopping", "the daemon stops"})
 		}
 	})
+	s.Detach()
+	running, stop := context.WithCancel(t.Context())
+	s.Run(running)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -269,9 +280,9 @@ func TestUpgradeIsKept(t *testing.T) {
 	})
 	assert.True(t, <-began)
 	s.Detach()
-	assert.Empty(t, s.http.sockets[0].taken)
-	s.Run(t.Context())
-	s.Close()
+	assert.Empty(t, s.sockets[0].taken)
+	stop()
+	s.end()
 	wg.Wait()
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // serveBoth is serve with a socket for root and the daemon's user beside the other one.
-func serveBoth(t *testing.T) (*Server, string) {
+func serveBoth(t *testing.T) (*HTTP, string) {
 	t.Helper()
 	return serve(t, func(o *Options) {
 		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: o.Sockets[0].Addr().String() + RootSuffix, Net: "unix"})
