@@ -19,7 +19,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
@@ -101,7 +101,7 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 		Renew: e.dir.ListenDatagram, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Log: d.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
 			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
-			peer := peercred.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
+			peer := hostfs.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
 			_, err := d.server.Serve(l, perclient.Client{Transport: status.Unixgram, Path: path, Peer: peer})
 			return err
 		},

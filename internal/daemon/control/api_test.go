@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -31,9 +31,9 @@ type fakeSource struct {
 	n      uint64
 	gone   map[uint64]bool
 	level  string
-	by     peercred.Peer // who changed something
-	made   atomic.Int32  // descriptions
-	during func()        // called while one is made
+	by     hostfs.Peer  // who changed something
+	made   atomic.Int32 // descriptions
+	during func()       // called while one is made
 }
 
 func (f *fakeSource) Status() status.Status {
@@ -56,7 +56,7 @@ func (f *fakeSource) Status() status.Status {
 	return s
 }
 
-func (f *fakeSource) Kick(ctx context.Context, id uint64, by peercred.Peer) error {
+func (f *fakeSource) Kick(ctx context.Context, id uint64, by hostfs.Peer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -72,7 +72,7 @@ func (f *fakeSource) Kick(ctx context.Context, id uint64, by peercred.Peer) erro
 	return nil
 }
 
-func (f *fakeSource) SetLevel(level string, by peercred.Peer) error {
+func (f *fakeSource) SetLevel(level string, by hostfs.Peer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if level != "debug" && level != "info" {
@@ -184,7 +184,7 @@ func TestMethods(t *testing.T) {
 
 func TestKick(t *testing.T) {
 	f, path := source(t, 20)
-	me := peercred.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}
+	me := hostfs.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}
 	_, before, err := ask(t, path, http.MethodGet, "/v1/clients/2")
 	require.NoError(t, err)
 	assert.Contains(t, before, "vm2")

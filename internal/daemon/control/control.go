@@ -33,7 +33,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -55,9 +55,9 @@ type Options struct {
 	// What follows is called from many goroutines. Describe describes the daemon now.
 	Describe func() status.Status
 	// Kick ends a client's session and waits for its end, as long as ctx lasts. It may fail with what NoClient returns.
-	Kick func(ctx context.Context, id uint64, by peercred.Peer) error
+	Kick func(ctx context.Context, id uint64, by hostfs.Peer) error
 	// SetLevel sets that of the log: "debug", "info", "warn" or "error".
-	SetLevel func(level string, by peercred.Peer) error
+	SetLevel func(level string, by hostfs.Peer) error
 
 	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics".
 	Handle map[string]http.Handler
@@ -139,7 +139,7 @@ func (s *server) unknown(r *http.Request) *Error {
 }
 
 // Trusted tells whether p is root or the daemon's own user.
-func Trusted(p peercred.Peer) bool {
+func Trusted(p hostfs.Peer) bool {
 	return p.Known && !p.Unverified && (p.UID == 0 || int(p.UID) == os.Geteuid())
 }
 

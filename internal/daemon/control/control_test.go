@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // patience is how long a test waits for what must happen.
@@ -131,9 +131,9 @@ func TestHandle(t *testing.T) {
 	})
 	_, answer, err := ask(t, path, http.MethodGet, "/v1/me")
 	require.NoError(t, err)
-	var p peercred.Peer
+	var p hostfs.Peer
 	require.NoError(t, json.Unmarshal([]byte(answer), &p))
-	assert.Equal(t, peercred.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}, p)
+	assert.Equal(t, hostfs.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}, p)
 	status, _, err := ask(t, path, http.MethodGet, "/v1/bad")
 	assert.Equal(t, 500, status)
 	assert.Equal(t, "internal", errorOf(t, err).Code)
@@ -195,15 +195,15 @@ func TestTrusted(t *testing.T) {
 	me := uint32(os.Geteuid())
 	for _, c := range []struct {
 		name string
-		p    peercred.Peer
+		p    hostfs.Peer
 		want bool
 	}{
-		{"root", peercred.Peer{Known: true}, true},
-		{"us", peercred.Peer{Known: true, UID: me}, true},
-		{"another", peercred.Peer{Known: true, UID: me + 1}, false},
-		{"root's group", peercred.Peer{Known: true, UID: me + 1, GID: 0}, false},
-		{"not known", peercred.Peer{}, false},
-		{"not known for sure", peercred.Peer{Known: true, UID: me, Unverified: true}, false},
+		{"root", hostfs.Peer{Known: true}, true},
+		{"us", hostfs.Peer{Known: true, UID: me}, true},
+		{"another", hostfs.Peer{Known: true, UID: me + 1}, false},
+		{"root's group", hostfs.Peer{Known: true, UID: me + 1, GID: 0}, false},
+		{"not known", hostfs.Peer{}, false},
+		{"not known for sure", hostfs.Peer{Known: true, UID: me, Unverified: true}, false},
 	} {
 		assert.Equal(t, c.want, Trusted(c.p), c.name)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 const (
@@ -139,7 +139,7 @@ func (s *socket) Accept() (net.Conn, error) {
 	}
 	c := &conn{Conn: nc, ctx: s.ctx, base: s.base, leave: sync.OnceFunc(func() { <-s.taken })}
 	if uc, ok := nc.(*net.UnixConn); ok {
-		c.peer = peercred.Of(uc)
+		c.peer = hostfs.PeerOf(uc)
 	}
 	return c, nil
 }
@@ -162,7 +162,7 @@ func (s *socket) empty(ctx context.Context) {
 // A conn is a client's connection.
 type conn struct {
 	net.Conn                  // as it was accepted
-	peer      peercred.Peer   // of a unix socket, as it was when it connected
+	peer      hostfs.Peer     // of a unix socket, as it was when it connected
 	ctx, base context.Context // of its socket
 	leave     func()
 }
@@ -184,4 +184,4 @@ func connOf(r *http.Request) *conn {
 }
 
 // PeerOf is the program that made r, by a unix socket, as it was when it connected.
-func PeerOf(r *http.Request) peercred.Peer { return connOf(r).peer }
+func PeerOf(r *http.Request) hostfs.Peer { return connOf(r).peer }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package peercred_test
+package hostfs
 
 import (
 	"encoding/json"
@@ -12,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 )
 
 func TestOf(t *testing.T) {
@@ -25,44 +23,44 @@ func TestOf(t *testing.T) {
 	defer client.Close()
 	conn, err := ln.AcceptUnix()
 	require.NoError(t, err)
-	p := peercred.Of(conn)
+	p := PeerOf(conn)
 	if runtime.GOOS == "linux" || runtime.GOOS == "darwin" {
-		assert.Equal(t, peercred.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}, p)
+		assert.Equal(t, Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}, p)
 	} else {
 		assert.Zero(t, p)
 	}
 	require.NoError(t, conn.Close())
-	assert.Zero(t, peercred.Of(conn), "of a connection that is closed nothing is known")
-	assert.Zero(t, peercred.OfFD(-1))
+	assert.Zero(t, PeerOf(conn), "of a connection that is closed nothing is known")
+	assert.Zero(t, PeerOfFD(-1))
 }
 
 func TestWords(t *testing.T) {
 	tests := []struct {
 		name        string
-		peer        peercred.Peer
+		peer        Peer
 		user, group uint32
 		args        []any
 		json        string
 	}{
-		{"nothing", peercred.Peer{}, 65534, 65534, nil, `{"uid":0,"gid":0}`},
-		{"process alone", peercred.Peer{PID: 7}, 65534, 65534, nil, `{"uid":0,"gid":0,"pid":7}`},
+		{"nothing", Peer{}, 65534, 65534, nil, `{"uid":0,"gid":0}`},
+		{"process alone", Peer{PID: 7}, 65534, 65534, nil, `{"uid":0,"gid":0,"pid":7}`},
 		{
 			"all",
-			peercred.Peer{Known: true, UID: 501, GID: 20, PID: 7},
+			Peer{Known: true, UID: 501, GID: 20, PID: 7},
 			501, 20,
 			[]any{"peer_uid", uint32(501), "peer_gid", uint32(20), "peer_pid", 7},
 			`{"known":true,"uid":501,"gid":20,"pid":7}`,
 		},
 		{
 			"no process",
-			peercred.Peer{Known: true, UID: 0, GID: 20},
+			Peer{Known: true, UID: 0, GID: 20},
 			0, 20,
 			[]any{"peer_uid", uint32(0), "peer_gid", uint32(20)},
 			`{"known":true,"uid":0,"gid":20}`,
 		},
 		{
 			"owner of a file",
-			peercred.Peer{Known: true, UID: 501, Unverified: true},
+			Peer{Known: true, UID: 501, Unverified: true},
 			501, 65534,
 			[]any{"peer_uid", uint32(501), "unverified", true},
 			`{"known":true,"uid":501,"gid":0,"unverified":true}`,
@@ -76,7 +74,7 @@ func TestWords(t *testing.T) {
 			b, err := json.Marshal(tt.peer)
 			require.NoError(t, err)
 			assert.JSONEq(t, tt.json, string(b))
-			var back peercred.Peer
+			var back Peer
 			require.NoError(t, json.Unmarshal(b, &back))
 			assert.Equal(t, tt.peer, back, "it is carried over an upgrade")
 		})
