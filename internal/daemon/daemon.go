@@ -68,7 +68,6 @@ type daemon struct {
 	upgrades  int                    // in place, since the start; set before clients are served
 	stateFile atomic.Pointer[string] // its path
 	users     userNames
-	processes processNames
 }
 
 // Serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
@@ -107,7 +106,7 @@ func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n 
 func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
 	return &daemon{
 		cfg: cfg, log: log.Logger, logs: log, began: time.Now(), listeners: map[string]listener{},
-		stopAccept: func(error) {},
+		stopAccept: func(error) {}, users: userNames{lookUp: lookUpUser},
 	}
 }
 
