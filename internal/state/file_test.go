@@ -161,15 +161,10 @@ func TestForeign(t *testing.T) {
 			require.NoError(t, os.WriteFile(file+".other", []byte(goodFile), 0o600))
 			require.NoError(t, os.Symlink(file+".other", file))
 		}},
-		{"link to nothing", false, func(t *testing.T, file string) { require.NoError(t, os.Symlink("/nonexistent", file)) }},
 		{"fifo", false, func(t *testing.T, file string) { require.NoError(t, syscall.Mkfifo(file, 0o600)) }},
 		{"group may write", false, func(t *testing.T, file string) {
 			require.NoError(t, os.WriteFile(file, []byte(goodFile), 0o600))
 			require.NoError(t, os.Chmod(file, 0o660))
-		}},
-		{"others may write", false, func(t *testing.T, file string) {
-			require.NoError(t, os.WriteFile(file, []byte(goodFile), 0o600))
-			require.NoError(t, os.Chmod(file, 0o602))
 		}},
 		{"another owner", true, func(t *testing.T, file string) {
 			require.NoError(t, os.WriteFile(file, []byte(goodFile), 0o600))
@@ -260,16 +255,7 @@ func TestNoDirectory(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	dir, file := stateDir(t, goodFile)
 	f, log := open(dir)
-	f.write = func(_ string, b []byte) error {
-		// The write itself fails as on a full disk; replace's own steps around it stay.
-		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		if err != nil {
-			return syscall.ENOSPC // macOS has no /dev/full
-		}
-		defer full.Close()
-		_, err = full.Write(b)
-		return err
-	}
+	f.write = func(string, []byte) error { return syscall.ENOSPC }
 	for range 3 {
 		f.SaveLeases(func() []Lease { return someLeases()[:1] })
 		f.save()
