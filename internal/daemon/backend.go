@@ -64,21 +64,12 @@ func OpenNetwork(ctx context.Context, cfg *compat.Config, log *slog.Logger) (net
 		return nil, err
 	}
 	kept := openState(cfg, log)
-	network, err := open(ctx, opening{kept: kept})
-	if err != nil {
-		return nil, errors.Join(err, kept.Close())
+	n := startLazy(ctx, kept, func(ctx context.Context) (network.Network, error) { return open(ctx, opening{kept: kept}) })
+	if err := n.Wait(ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
 	}
-	return withState{network, kept}, nil
+	return n, nil
 }
-
-// withState is a network and the file that it is kept in, which is closed with it.
-type withState struct {
-	network.Network
-	kept *state.File
-}
-
-// Close closes the network and writes what changed last.
-func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }
 
 // openState reads what the network of cfg kept when it ran last. The caller holds the socket's lock.
 func openState(cfg *compat.Config, log *slog.Logger) *state.File {

@@ -21,7 +21,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
 // stopLimit is how long a stop may take. Clients have 1.8 s of it; whatever hangs beyond is left to the end of the process.
@@ -59,15 +58,13 @@ type daemon struct {
 
 	// changing is held while an upgrade or the stop changes what follows.
 	changing   sync.Mutex
-	kept       *state.File                 // of the network, over restarts
 	network    atomic.Pointer[lazyNetwork] // it may start while clients are served already
 	stopAccept context.CancelCauseFunc     // ends accepting, with errHandover if the connections that wait are for the next ones
 	accepting  sync.WaitGroup              // the goroutines of serve
 
 	// What describe needs besides.
-	upgrades  int                    // in place, since the start; set before clients are served
-	stateFile atomic.Pointer[string] // its path
-	users     userNames
+	upgrades int // in place, since the start; set before clients are served
+	users    userNames
 }
 
 // Serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
@@ -218,14 +215,11 @@ func (d *daemon) stopAccepting(cause error) {
 
 // closeNetwork closes the network and writes what it keeps.
 func (d *daemon) closeNetwork() {
-	var err error
-	if n := d.network.Load(); n != nil {
-		err = n.Close()
+	n := d.network.Load()
+	if n == nil {
+		return
 	}
-	if d.kept != nil { // what changed last is written
-		err = errors.Join(err, d.kept.Close())
-	}
-	if err != nil {
+	if err := n.Close(); err != nil {
 		d.log.Warn("closing the network failed", "error", err)
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
@@ -169,7 +170,7 @@ func TestDescribeNetwork(t *testing.T) {
 	assert.Equal(t, "usernet", n.Backend)
 	assert.Equal(t, "shared", n.Mode)
 	hold := make(chan struct{})
-	d.network.Store(startLazy(t.Context(), func(context.Context) (network.Network, error) {
+	d.network.Store(startLazy(t.Context(), state.Open(state.Options{}), func(context.Context) (network.Network, error) {
 		<-hold
 		return nil, errors.New("sharing service busy")
 	}))

@@ -54,8 +54,8 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 	if d.extras != nil {
 		s.RuntimeDir = d.extras.dir.Path
 	}
-	if p := d.stateFile.Load(); p != nil {
-		s.StateFile = *p
+	if n := d.network.Load(); n != nil {
+		s.StateFile = n.kept.Path()
 	}
 	if d.captures != nil {
 		c := d.captures.Stats()

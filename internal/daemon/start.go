@@ -150,15 +150,12 @@ func (d *daemon) unix(name string) *net.UnixListener {
 // startNetwork begins to start the network, with what it kept when it ran last. For clients that are there already, a start that fails is
 // tried again for reopenTime.
 func (d *daemon) startNetwork(ctx context.Context, o opening) {
-	d.kept = openState(d.cfg, d.log)
-	o.kept = d.kept
-	path := d.kept.Path()
-	d.stateFile.Store(&path)
+	o.kept = openState(d.cfg, d.log)
 	until := time.Now()
 	if o.again {
 		until = until.Add(reopenTime)
 	}
-	d.network.Store(startLazy(ctx, func(ctx context.Context) (network.Network, error) {
+	d.network.Store(startLazy(ctx, o.kept, func(ctx context.Context) (network.Network, error) {
 		for {
 			n, err := d.open(ctx, o)
 			if err == nil || ctx.Err() != nil || time.Now().After(until) {

@@ -65,7 +65,7 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 	}
 	q := handover.Question{Argv: os.Args}
 	_, q.POSIXLY = os.LookupEnv("POSIXLY_CORRECT")
-	if q.State, err = d.kept.Content(); err != nil {
+	if q.State, err = d.network.Load().kept.Content(); err != nil {
 		return "", err
 	}
 	if to, err = handover.Check(ctx, b, q, handover.CheckTime); err != nil || ctx.Err() != nil {

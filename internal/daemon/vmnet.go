@@ -136,8 +136,8 @@ func ListInterfaces(cfg *compat.Config) ([]string, error) {
 
 // VmnetStatus is what only a network of vmnet tells of itself; false of any other.
 func VmnetStatus(n network.Network) (vmnet.Status, bool) {
-	if s, ok := n.(withState); ok {
-		n = s.Network
+	if l, ok := n.(*lazyNetwork); ok {
+		n = l.opened()
 	}
 	v, ok := n.(*vmnet.Network)
 	if !ok {

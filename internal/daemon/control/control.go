@@ -23,14 +23,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
@@ -68,35 +65,24 @@ type server struct {
 	o     Options
 	cache cache
 
-	mux   *http.ServeMux
-	known string // the methods and paths
+	mux *http.ServeMux
 }
 
 // New makes the server of the control sockets. While it is detached, a client that connects waits for its next Run, or for the new image;
 // an upgrade goes on, and streams have 100 ms to end in order.
 func New(o Options) *HTTP {
 	s := &server{o: o, mux: http.NewServeMux()}
-	handle := map[string]http.Handler{}
-	maps.Copy(handle, o.Handle)
 	for pattern, h := range s.routes() {
-		handle[pattern] = h
-	}
-	for pattern, h := range handle {
 		s.mux.Handle(pattern, h)
 	}
-	s.known = strings.Join(slices.SortedFunc(maps.Keys(handle), byPath), ", ")
+	for pattern, h := range o.Handle {
+		s.mux.Handle(pattern, h)
+	}
 	sockets := make([]listener, len(o.Sockets))
 	for i, ln := range o.Sockets {
 		sockets[i] = ln
 	}
 	return NewHTTP(s, answerTime, o.Log, sockets...)
-}
-
-// byPath orders patterns by their paths.
-func byPath(a, b string) int {
-	m, p, _ := strings.Cut(a, " ")
-	n, q, _ := strings.Cut(b, " ")
-	return cmp.Or(strings.Compare(p, q), strings.Compare(m, n))
 }
 
 // ServeHTTP implements http.Handler. It bounds the body, and has a handler's panic end its request only.
@@ -110,7 +96,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if r.RequestURI == "*" || r.Method == http.MethodConnect || path.Clean(r.URL.Path) != r.URL.Path { // for which the mux has words of its own
-		writeAnswer(w, s.unknown(r))
+		writeAnswer(w, unknown(r))
 		return
 	}
 	h, pattern := s.mux.Handler(r)
@@ -123,7 +109,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeAnswer(w, &Error{http.StatusMethodNotAllowed, "method", fmt.Sprintf("%s takes %s", clip(r.URL.Path), allow)})
 		return
 	}
-	writeAnswer(w, s.unknown(r))
+	writeAnswer(w, unknown(r))
 }
 
 // onlyHeader takes from the mux what methods a path takes, and leaves its words out.
@@ -133,9 +119,9 @@ func (onlyHeader) WriteHeader(int)             {}
 func (onlyHeader) Write(b []byte) (int, error) { return len(b), nil }
 
 // unknown is the answer to a request for what there is not.
-func (s *server) unknown(r *http.Request) *Error {
+func unknown(r *http.Request) *Error {
 	what := cmp.Or(r.URL.Path, r.RequestURI)
-	return &Error{http.StatusNotFound, "not_found", fmt.Sprintf("there is no %s here; there are %s", clip(what), s.known)}
+	return &Error{http.StatusNotFound, "not_found", fmt.Sprintf("there is no %s here: docs/control-api.md has what there is", clip(what))}
 }
 
 // Trusted tells whether p is root or the daemon's own user.

@@ -159,7 +159,7 @@ func raw(t *testing.T, path, text string) string {
 func TestBadRequests(t *testing.T) {
 	_, path := serve(t, nil)
 	for _, c := range []struct{ name, text, want string }{
-		{"no such path", "GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"not_found","text":"there is no /v1/nothing here; there are GET /v1/clients, DELETE /v1/clients/{id}, GET`},
+		{"no such path", "GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"not_found","text":"there is no /v1/nothing here: docs/control-api.md has what there is"}}`},
 		{"long path", "GET /" + strings.Repeat("x", 8000) + " HTTP/1.1\r\nHost: x\r\n\r\n", `"there is no /xxx`},
 		{"wrong method", "GET /v1/upgrade HTTP/1.1\r\nHost: x\r\n\r\n", `{"error":{"code":"method","text":"/v1/upgrade takes POST"}}`},
 		{"no HTTP", "x\r\n\r\n", "400 Bad Request"},
