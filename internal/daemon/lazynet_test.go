@@ -74,16 +74,6 @@ func TestAttachWaits(t *testing.T) {
 	assert.Positive(t, inner.closed.Load())
 }
 
-func TestAttachGivesUp(t *testing.T) {
-	n := startLazy(t.Context(), state.Open(state.Options{}), gated(nil, nil, nil))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := n.Attach(ctx, network.PortOptions{}, nil)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, n.Wait(ctx), context.Canceled)
-	require.NoError(t, n.Close())
-}
-
 // TestFailedStart: a start that fails is told to those that wait and attach.
 func TestFailedStart(t *testing.T) {
 	gate, want := make(chan struct{}), errors.New("no such luck")
@@ -98,9 +88,13 @@ func TestFailedStart(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
-// Close in the middle of the start ends it, and waiting clients are told.
+// TestCloseWhileStarting: what waits for a start can give up, and is told of its end.
 func TestCloseWhileStarting(t *testing.T) {
 	n := startLazy(t.Context(), state.Open(state.Options{}), gated(nil, nil, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := n.Attach(ctx, network.PortOptions{}, nil)
+	require.ErrorIs(t, err, context.Canceled)
 	got := make(chan error)
 	go func() {
 		_, err := n.Attach(t.Context(), network.PortOptions{}, nil)
@@ -108,7 +102,7 @@ func TestCloseWhileStarting(t *testing.T) {
 	}()
 	require.NoError(t, n.Close())
 	require.ErrorIs(t, <-got, network.ErrClosed)
-	_, err := n.result()
+	_, err = n.result()
 	require.ErrorIs(t, err, context.Canceled)
 }
 

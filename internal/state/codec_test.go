@@ -13,29 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEncodeGolden(t *testing.T) {
-	b, err := encode(content{Leases: someLeases()})
-	require.NoError(t, err)
-	assert.Equal(t, `{
-	"version": 1,
-	"leases": [
-		{
-			"mac": "52:54:00:12:34:01",
-			"ip": "192.168.105.2",
-			"expires": "2026-01-02T03:04:05Z",
-			"hostname": "alpine",
-			"name": "alpine-2"
-		},
-		{
-			"mac": "52:54:00:12:34:02",
-			"ip": "192.168.105.3",
-			"expires": "2026-01-02T03:04:06Z"
-		}
-	]
-}
-`, string(b))
-}
-
 // FuzzDecode: any bytes are taken or refused, and what is taken survives being written again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(goodFile))

@@ -25,6 +25,7 @@ func TestIdentity(t *testing.T) {
 	assert.False(t, ok)
 	require.NoError(t, f.SaveAnchorID(someID))
 	require.NoError(t, f.SaveSubnet(someSubnet))
+	f.SaveLeases(someLeases)
 	id, ok := f.AnchorID()
 	assert.True(t, ok, "at once")
 	assert.Equal(t, someID, id)
@@ -35,7 +36,20 @@ func TestIdentity(t *testing.T) {
 	"version": 1,
 	"interface_id": "01234567-89ab-4def-8123-456789abcdef",
 	"subnet": "192.168.105.0/24",
-	"leases": []
+	"leases": [
+		{
+			"mac": "52:54:00:12:34:01",
+			"ip": "192.168.105.2",
+			"expires": "2026-01-02T03:04:05Z",
+			"hostname": "alpine",
+			"name": "alpine-2"
+		},
+		{
+			"mac": "52:54:00:12:34:02",
+			"ip": "192.168.105.3",
+			"expires": "2026-01-02T03:04:06Z"
+		}
+	]
 }
 `, string(b))
 

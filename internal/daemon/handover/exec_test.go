@@ -66,9 +66,9 @@ func image(t *testing.T, name string, args ...string) *exec.Cmd {
 
 // things are what the images of TestExec hand over.
 type things struct {
-	Listener, Conn, Datagram, Lock, Rest, Pipe int
-	Unlisted                                   int // stays behind
-	Dir                                        string
+	Listener, Conn, Lock, Rest, Pipe int
+	Unlisted                         int // stays behind
+	Dir                              string
 }
 
 // report is what the new image tells.
@@ -92,7 +92,6 @@ func oldImage() int {
 	ln := must(net.ListenUnix("unix", &net.UnixAddr{Name: dir + "/s", Net: "unix"}))
 	ln.SetUnlinkOnClose(false)
 	conn := must(ln.AcceptUnix())
-	dgram := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: dir + "/d", Net: "unixgram"}))
 	lock := must(os.OpenFile(dir+"/lock", os.O_CREATE|os.O_RDWR, 0o600))
 	fine(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 	pipe, unlisted, err := os.Pipe()
@@ -102,7 +101,7 @@ func oldImage() int {
 	for _, x := range []struct {
 		c  syscall.Conn
 		to *int
-	}{{ln, &th.Listener}, {conn, &th.Conn}, {dgram, &th.Datagram}, {lock, &th.Lock}, {pipe, &th.Pipe}, {rest, &th.Rest}} {
+	}{{ln, &th.Listener}, {conn, &th.Conn}, {lock, &th.Lock}, {pipe, &th.Pipe}, {rest, &th.Rest}} {
 		*x.to = o.Conn(x.c)
 	}
 	th.Unlisted = int(unlisted.Fd())
@@ -123,7 +122,7 @@ func newImage() int {
 	again, err := Inherited()
 	r.Again = again != nil || err != nil
 
-	ln, conn, dgram := must(Socket[*net.UnixListener](in, th.Listener)), must(Socket[*net.UnixConn](in, th.Conn)), must(Socket[*net.UnixConn](in, th.Datagram))
+	ln, conn := must(Socket[*net.UnixListener](in, th.Listener)), must(Socket[*net.UnixConn](in, th.Conn))
 	lock := must(in.File(th.Lock))
 	_, err = Socket[*net.UnixConn](in, th.Pipe)
 	r.Later = fmt.Sprint(err)
@@ -135,7 +134,6 @@ func newImage() int {
 
 	buf := make([]byte, 100)
 	r.Heard = string(buf[:must(conn.Read(buf))])
-	r.Heard += string(buf[:must(dgram.Read(buf))])
 	fine(json.NewEncoder(conn).Encode(r))
 	next := must(ln.AcceptUnix()) // the lock is still held when this is answered
 	must(next.Write([]byte("served")))
@@ -175,20 +173,13 @@ func TestExec(t *testing.T) {
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err := conn.Write([]byte("stream"))
 	require.NoError(t, err)
-	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: dir + "/mine", Net: "unixgram"})
-	require.NoError(t, err)
-	defer d.Close()
-	require.Eventually(t, func() bool {
-		_, err := d.WriteTo([]byte("+datagram"), &net.UnixAddr{Name: dir + "/d", Net: "unixgram"})
-		return err == nil
-	}, patience, 5*time.Millisecond)
 
 	var r report
 	require.NoError(t, json.NewDecoder(conn).Decode(&r))
 	assert.Equal(t, pid, r.PID)
 	assert.Equal(t, c.Args, r.Argv, "argv[0] too")
 	assert.Equal(t, dir, r.State)
-	assert.Equal(t, "stream+datagram", r.Heard)
+	assert.Equal(t, "stream", r.Heard)
 	assert.Subset(t, openToChildren(), r.Inherited, "of descriptors above 2: what this process has from its own parent")
 	assert.False(t, r.Env)
 	assert.False(t, r.Again)
