@@ -77,7 +77,7 @@ func (n *lazyNetwork) Attach(ctx context.Context, o network.PortOptions, toClien
 	return n.inner.Attach(ctx, o, toClient)
 }
 
-// Info describes the network once it has started; before it is zero. Who has a port can ask.
+// Info describes the network once it has started; before it is zero. What has a port can ask.
 func (n *lazyNetwork) Info() network.Info {
 	if inner := n.opened(); inner != nil {
 		return inner.Info()

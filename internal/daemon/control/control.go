@@ -7,14 +7,14 @@
 //	GET    /v1/version        what runs here
 //	GET    /v1/status         all that the daemon knows of itself; package status has the form
 //	GET    /v1/health         what is wrong
-//	GET    /v1/clients        who is connected
+//	GET    /v1/clients        those that are connected
 //	GET    /v1/clients/{id}   one of them
 //	GET    /v1/log-level      what is logged
 //	PUT    /v1/log-level      the same, changed
 //	DELETE /v1/clients/{id}   disconnect it
 //	POST   /v1/upgrade        become the program that is now at the daemon's path
 //
-// Who can connect may read; root and the daemon's user may do the last three. An error is {"error": {"code": "…", "text": "…"}}. The
+// A user that can connect may read; root and the daemon's user may do the last three. An error is {"error": {"code": "…", "text": "…"}}. The
 // answer to an upgrade comes from the new image: the connection is carried over.
 package control
 

@@ -23,7 +23,7 @@ import (
 
 // behaviour is what newProgram reads beside itself: its environment is empty.
 type behaviour struct {
-	Crash, Hang, HangOnce, Orphan, Silent, Flood, Wrong, Exit1 bool
+	Crash, Hang, HangOnce, Orphan, Silent, Flood, Wrong bool
 
 	State string // the only content it can read
 	Argv  string // what it does not understand
@@ -80,9 +80,6 @@ func newProgram() int {
 		}
 		return nil
 	})
-	if err == nil && b.Exit1 {
-		err = errors.New("after all not")
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -177,7 +174,6 @@ func TestCheck(t *testing.T) {
 		{"no answer", behaviour{Silent: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
 		{"wrong proof", behaviour{Wrong: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
 		{"flood", behaviour{Flood: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
-		{"good answer, bad end", behaviour{Exit1: true}, Question{}, 0, CodeCheck, "after all not"},
 		{"hangs once", behaviour{HangOnce: true}, Question{}, 2 * time.Second, "", ""},
 		{"hangs", behaviour{Hang: true}, Question{}, 300 * time.Millisecond, CodeSlow, "did not answer within 300ms, twice"},
 	} {

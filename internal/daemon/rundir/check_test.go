@@ -229,7 +229,7 @@ func TestInTheWay(t *testing.T) {
 			require.NoError(t, chain(socketAt(dir+"/s.d/"+name), os.Chown(dir+"/s.d/"+name, otherUser, otherGroup)))
 		}
 		require.EqualError(t, listen["attach"](d), fmt.Sprintf("make socket %s/s.d/attach: there is one of user 65534, not ours (user 0): remove it", dir))
-		require.NoError(t, listen["dgram/sock"](d), "who may bind in dgram cannot keep us out")
+		require.NoError(t, listen["dgram/sock"](d), "a user that may bind in dgram cannot keep us out")
 		assert.Contains(t, tree(t, dir), "s.d/dgram/sock socket 0770 0:0")
 	})
 }

@@ -7,7 +7,7 @@
 //	SOCKET.d/dgram/    1770, the socket's group: sock, and what clients bind beside it
 //
 // All of it belongs to the daemon's user. Members of its group that the socket's mode keeps out are kept out here as
-// well; those whom it lets in as the socket's owner or as anybody are not let in.
+// well; users that it lets in as the socket's owner or as others are not let in.
 //
 // SOCKET's parent may be writable by others, and so is dgram. So everything is done through descriptors of directories
 // that have been checked, and no link is followed: a directory that is moved away meanwhile is of no use, and what is put in its
@@ -166,7 +166,7 @@ type Saved struct {
 }
 
 // Save notes what the next image needs: the directories and their lock, and which sockets were made in them. The sockets
-// themselves are for those who have them. d stays as it is.
+// themselves are for what has them. d stays as it is.
 func (d *Dir) Save(o *handover.Out) (Saved, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

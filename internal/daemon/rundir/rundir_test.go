@@ -75,7 +75,7 @@ func childAs(t *testing.T, uid, gid uint32, name string, args ...string) *exec.C
 	return cmd
 }
 
-// tempDir is a directory that everybody can reach and whose name leaves room for that of a socket.
+// tempDir is a directory that all users can reach and whose name leaves room for that of a socket.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "rd")
@@ -236,7 +236,7 @@ func TestForeignParent(t *testing.T) {
 	assert.Empty(t, tree(t, dir))
 
 	d, err := Open(Options{Socket: "/nowhere/s", Dir: dir + "/r", Owner: owner(), Log: discard()})
-	require.NoError(t, err, "who asks for it gets it")
+	require.NoError(t, err, "a user that asks for it gets it")
 	all(t, d)
 	d.Remove()
 	assert.Empty(t, tree(t, dir))
