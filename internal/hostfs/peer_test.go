@@ -35,45 +35,24 @@ func TestOf(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name        string
 		peer        Peer
 		user, group uint32
 		args        []any
-		json        string
 	}{
-		{"nothing", Peer{}, 65534, 65534, nil, `{"uid":0,"gid":0}`},
-		{"process alone", Peer{PID: 7}, 65534, 65534, nil, `{"uid":0,"gid":0,"pid":7}`},
-		{
-			"all",
-			Peer{Known: true, UID: 501, GID: 20, PID: 7},
-			501, 20,
-			[]any{"peer_uid", uint32(501), "peer_gid", uint32(20), "peer_pid", 7},
-			`{"known":true,"uid":501,"gid":20,"pid":7}`,
-		},
-		{
-			"no process",
-			Peer{Known: true, UID: 0, GID: 20},
-			0, 20,
-			[]any{"peer_uid", uint32(0), "peer_gid", uint32(20)},
-			`{"known":true,"uid":0,"gid":20}`,
-		},
-		{
-			"owner of a file",
-			Peer{Known: true, UID: 501, Unverified: true},
-			501, 65534,
-			[]any{"peer_uid", uint32(501), "unverified", true},
-			`{"known":true,"uid":501,"gid":0,"unverified":true}`,
-		},
-	}
-	for _, tt := range tests {
+		{"nothing", Peer{}, 65534, 65534, nil},
+		{"process alone", Peer{PID: 7}, 65534, 65534, nil},
+		{"all", Peer{Known: true, UID: 501, GID: 20, PID: 7}, 501, 20, []any{"peer_uid", uint32(501), "peer_gid", uint32(20), "peer_pid", 7}},
+		{"no process", Peer{Known: true, UID: 0, GID: 20}, 0, 20, []any{"peer_uid", uint32(0), "peer_gid", uint32(20)}},
+		{"owner of a file", Peer{Known: true, UID: 501, Unverified: true}, 501, 65534, []any{"peer_uid", uint32(501), "unverified", true}},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.user, tt.peer.User())
 			assert.Equal(t, tt.group, tt.peer.Group())
 			assert.Equal(t, tt.args, tt.peer.Args())
 			b, err := json.Marshal(tt.peer)
 			require.NoError(t, err)
-			assert.JSONEq(t, tt.json, string(b))
 			var back Peer
 			require.NoError(t, json.Unmarshal(b, &back))
 			assert.Equal(t, tt.peer, back, "it is carried over an upgrade")
