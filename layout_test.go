@@ -33,7 +33,6 @@ var imports = map[string][]string{
 	"internal/status":    {},
 	"internal/state":     {"internal/hostfs"},
 	"internal/hostfs":    {"internal/printable"},
-	"internal/peercred":  {},
 	"internal/printable": {},
 	"internal/darwinapi": {},
 	"internal/faults":    {},
@@ -55,7 +54,7 @@ var imports = map[string][]string{
 	"internal/network/vmnet/pkt": {"internal/frame"},
 	// What serves clients knows no back end.
 	"internal/perclient": {
-		"internal/faults", "internal/frame", "internal/network", "internal/peercred", "internal/perclient/link",
+		"internal/faults", "internal/frame", "internal/hostfs", "internal/network", "internal/perclient/link",
 		"internal/perclient/passfd/proto", "internal/perclient/watch", "internal/status",
 	},
 	"internal/perclient/antispoof": {"internal/frame", "internal/network", "internal/perclient/watch"},
@@ -66,7 +65,7 @@ var imports = map[string][]string{
 	"internal/perclient/link":      {"internal/faults", "internal/frame", "internal/perclient/mmsg", "internal/perclient/passfd/proto"},
 	"internal/perclient/mmsg":      {"internal/darwinapi", "internal/frame"},
 	"internal/perclient/passfd": {
-		"internal/faults", "internal/frame", "internal/network", "internal/peercred", "internal/perclient", "internal/perclient/dgram",
+		"internal/faults", "internal/frame", "internal/hostfs", "internal/network", "internal/perclient", "internal/perclient/dgram",
 		"internal/perclient/link", "internal/perclient/passfd/proto", "internal/status",
 	},
 	"internal/perclient/passfd/proto": {},
@@ -78,12 +77,12 @@ var imports = map[string][]string{
 	// The daemon puts them together.
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
-		"internal/darwinapi", "internal/frame", "internal/gateway", "internal/network", "internal/network/usernet", "internal/network/vmnet",
+		"internal/darwinapi", "internal/frame", "internal/gateway", "internal/hostfs", "internal/network", "internal/network/usernet", "internal/network/vmnet",
 		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health", "internal/ops/metrics",
-		"internal/peercred", "internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture", "internal/perclient/dgram",
+		"internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture", "internal/perclient/dgram",
 		"internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state", "internal/status",
 	},
-	"internal/daemon/control":  {"internal/peercred", "internal/status"},
+	"internal/daemon/control":  {"internal/hostfs", "internal/status"},
 	"internal/daemon/handover": {"internal/hostfs", "internal/printable"},
 	"internal/daemon/inherit":  {"internal/darwinapi", "internal/hostfs"},
 	"internal/daemon/lowfd":    {},
@@ -126,7 +125,7 @@ var imports = map[string][]string{
 	"test/lab/sequence": {},
 	"test/machrun":      {"test/cbuild"},
 	"test/machrun/cmd":  {"test/machrun", "test/vmnetsim"},
-	"test/perf":         {"internal/peercred", "test/lab"},
+	"test/perf":         {"internal/hostfs", "test/lab"},
 	"test/reconnect":    {"test/lab/sequence"},
 	"test/soak":         {"internal/frame", "internal/testing/fakeguest", "internal/testing/vnettest", "test/lab", "test/soak/ledger", "test/vmnetsim"},
 	"test/soak/ledger":  {},
@@ -166,7 +165,7 @@ var direct = map[string]use{
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/compat", "internal/daemon", "internal/daemon/handover",
 		"internal/daemon/inherit", "internal/daemon/rundir", "internal/darwinapi", "internal/gateway", "internal/hostfs",
-		"internal/network/usernet", "internal/network/vmnet/ffi", "internal/ops/doctor", "internal/ops/setup", "internal/peercred",
+		"internal/network/usernet", "internal/network/vmnet/ffi", "internal/ops/doctor", "internal/ops/setup",
 		"internal/perclient/dgram", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd",
 		"internal/perclient/passfd/proto", "internal/state", "test/lab/guest", "test/soak", "test/vzguest",
 	}, []string{"*"}},

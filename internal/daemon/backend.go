@@ -20,9 +20,17 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
-// An opener starts a network that has been checked. What the network keeps over restarts is in kept, which its caller closes after
-// the network.
-type opener func(ctx context.Context, kept *state.File) (network.Network, error)
+// An opener starts a network that has been checked.
+type opener func(ctx context.Context, o opening) (network.Network, error)
+
+// An opening is how a network starts.
+type opening struct {
+	kept *state.File // what it keeps over restarts; closed after the network
+	// again: for clients that are there already, which shall not go without a network because another program has taken a port that is
+	// forwarded. gateway is the one that goes on, if there is one.
+	again   bool
+	gateway *usernet.Inherited
+}
 
 // prepareNetwork refuses what the back end cannot do, before anything is touched, and returns what starts the network.
 func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
@@ -36,10 +44,9 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, kept *state.File) (network.Network, error) {
+	return func(_ context.Context, how opening) (network.Network, error) {
 		o := usernetOptions(cfg, log)
-		o.Start, o.Leases = program.Start, kept
-		o.Inherited, o.LateForwards = ctx.Value(againKey{}).(*usernet.Inherited)
+		o.Start, o.Leases, o.Inherited, o.LateForwards = program.Start, how.kept, how.gateway, how.again
 		logWithoutEffect(cfg, log)
 		log.Info("starting the embedded network", "mode", string(cfg.Mode))
 		network, err := usernet.New(o)
@@ -57,25 +64,12 @@ func OpenNetwork(ctx context.Context, cfg *compat.Config, log *slog.Logger) (net
 		return nil, err
 	}
 	kept := openState(cfg, log)
-	network, err := open(ctx, kept)
-	if err != nil {
-		return nil, errors.Join(err, kept.Close())
+	n := startLazy(ctx, kept, func(ctx context.Context) (network.Network, error) { return open(ctx, opening{kept: kept}) })
+	if err := n.Wait(ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
 	}
-	return withState{network, kept}, nil
+	return n, nil
 }
-
-// withState is a network and the file that it is kept in, which is closed with it.
-type withState struct {
-	network.Network
-	kept *state.File
-}
-
-// Close closes the network and writes what changed last.
-func (n withState) Close() error { return errors.Join(n.Network.Close(), n.kept.Close()) }
-
-// againKey is in the context of a network that is opened for clients that are there already, with its gateway, a *usernet.Inherited
-// that may be nil: they shall not go without a network because another program has taken a port that is forwarded.
-type againKey struct{}
 
 // openState reads what the network of cfg kept when it ran last. The caller holds the socket's lock.
 func openState(cfg *compat.Config, log *slog.Logger) *state.File {

@@ -34,7 +34,7 @@ func (d *daemon) newCaptures() *capture.Hub {
 	return h
 }
 
-// describeClients tells of clients for a capture. Who is there at the beginning is looked up once.
+// describeClients tells of clients for a capture. Those that are there at the beginning are looked up once.
 func (d *daemon) describeClients() func(id uint64) capture.Description {
 	known := map[uint64]perclient.Info{}
 	return func(id uint64) capture.Description {

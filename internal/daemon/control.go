@@ -13,8 +13,8 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/metrics"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
@@ -35,17 +35,17 @@ func (d *daemon) openControl() {
 		sockets = append(sockets, d.unix(controlRoot))
 	}
 	d.captures = d.newCaptures()
-	d.control = control.New(control.Options{
+	d.web = append(d.web, control.New(control.Options{
 		Sockets: sockets, Log: d.log, Upgrade: d.upgrade, Describe: d.describe, Kick: d.kick, SetLevel: d.setLevel,
 		Handle: map[string]http.Handler{ // beyond what every daemon answers
 			"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
 			"POST /v1/capture":    control.Handler(d.capture),
 		},
-	})
+	}))
 }
 
 // kick disconnects a client.
-func (d *daemon) kick(ctx context.Context, id uint64, by peercred.Peer) error {
+func (d *daemon) kick(ctx context.Context, id uint64, by hostfs.Peer) error {
 	ended, err := d.server.Kick(id, errors.New("disconnected by "+byWhom(by)))
 	if errors.Is(err, perclient.ErrNoClient) {
 		return control.NoClient(id)
@@ -62,7 +62,7 @@ func (d *daemon) kick(ctx context.Context, id uint64, by peercred.Peer) error {
 }
 
 // byWhom names who asked for something.
-func byWhom(p peercred.Peer) string {
+func byWhom(p hostfs.Peer) string {
 	who := fmt.Sprintf("user %d", p.UID)
 	if p.UID == 0 {
 		who = "root"
@@ -74,7 +74,7 @@ func byWhom(p peercred.Peer) string {
 }
 
 // setLevel changes what is logged. The line about it is there whatever the levels are.
-func (d *daemon) setLevel(level string, by peercred.Peer) error {
+func (d *daemon) setLevel(level string, by hostfs.Peer) error {
 	r := slog.NewRecord(time.Now(), slog.LevelInfo, "log level changed", 0)
 	r.Add("from", d.logs.Level(), "to", level)
 	r.Add(by.Args()...)

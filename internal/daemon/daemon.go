@@ -21,7 +21,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
 // stopLimit is how long a stop may take. Clients have 1.8 s of it; whatever hangs beyond is left to the end of the process.
@@ -42,34 +41,30 @@ type daemon struct {
 	began time.Time // of the daemon; an upgrade does not change it
 	path  string    // of the program, as it was started
 
-	guards    *guards                 // nil without --anti-spoof
-	given     *inherit.Sockets        // by the service manager
-	manager   *inherit.Notifier       // nil without one
+	guards    *guards       // nil without --anti-spoof
+	given     inherit.Given // by the service manager
+	manager   inherit.Notifier
 	pidfile   *compat.Pidfile         // nil without --pidfile
 	lock      *compat.SocketLock      // of SOCKET
 	listeners map[string]listener     // by the names of package inherit, and ours
 	server    *perclient.Server       // of all clients
 	health    *health.Monitor         // as server
 	extras    *extras                 // nil when there are none
-	control   *control.Server         // without a socket when there is none
-	captures  *capture.Hub            // as control; nil then
-	metrics   *control.HTTP           // without a socket if there is no --metrics-listen
+	web       []*control.HTTP         // at the control sockets and at that of --metrics-listen
+	captures  *capture.Hub            // nil without control sockets
 	fail      context.CancelCauseFunc // ends run, as the daemon cannot go on
 	call      *net.UnixConn           // of the program that asked the image before for the upgrade
 	upgrading sync.Mutex              // held while an upgrade is not answered
 
 	// changing is held while an upgrade or the stop changes what follows.
 	changing   sync.Mutex
-	kept       *state.File                 // of the network, over restarts
 	network    atomic.Pointer[lazyNetwork] // it may start while clients are served already
 	stopAccept context.CancelCauseFunc     // ends accepting, with errHandover if the connections that wait are for the next ones
 	accepting  sync.WaitGroup              // the goroutines of serve
 
 	// What describe needs besides.
-	upgrades  int                    // in place, since the start; set before clients are served
-	stateFile atomic.Pointer[string] // its path
-	users     userNames
-	processes processNames
+	upgrades int // in place, since the start; set before clients are served
+	users    userNames
 }
 
 // Serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
@@ -108,7 +103,7 @@ func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n 
 func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
 	return &daemon{
 		cfg: cfg, log: log.Logger, logs: log, began: time.Now(), listeners: map[string]listener{},
-		control: control.New(control.Options{}), metrics: control.NewHTTP(nil, 0, nil), stopAccept: func(error) {},
+		stopAccept: func(error) {}, users: userNames{lookUp: lookUpUser},
 	}
 }
 
@@ -139,9 +134,7 @@ func (d *daemon) run(ctx context.Context, err error, v *detached, then func(cont
 		serving, fail := context.WithCancelCause(ctx)
 		d.fail = fail
 		context.AfterFunc(serving, func() {
-			d.lock.RemoveIfOurs()
-			d.extras.hide()
-			d.server.Stop()
+			d.leave()
 			d.manager.Stopping()
 		})
 		d.changing.Lock() // an upgrade may be asked for from here on
@@ -166,10 +159,7 @@ func (d *daemon) stop() {
 	defer cancel()
 	d.changing.Lock() // an upgrade that is under way ends before its next step
 	defer d.changing.Unlock()
-	if d.lock != nil {
-		d.lock.RemoveIfOurs()
-	}
-	d.extras.hide()
+	d.leave()
 	d.stopAccepting(nil)
 	d.health.Close()
 	for _, ln := range d.listeners {
@@ -182,13 +172,10 @@ func (d *daemon) stop() {
 		d.closeNetwork()
 	}()
 	if d.server != nil {
-		d.server.Stop()
 		d.server.Wait(limit)
 	}
 	d.extras.close(limit)
-	d.control.Close()
-	d.metrics.Close()
-	d.given.Close()
+	d.detachWeb()
 	select {
 	case <-closed:
 	case <-limit.Done():
@@ -202,6 +189,24 @@ func (d *daemon) stop() {
 	}
 }
 
+// leave hides the daemon from further clients, and has those that there are begin to go.
+func (d *daemon) leave() {
+	if d.lock != nil {
+		d.lock.RemoveIfOurs()
+	}
+	d.extras.hide()
+	if d.server != nil {
+		d.server.Stop()
+	}
+}
+
+// detachWeb has requests end in order, and accepts no further one.
+func (d *daemon) detachWeb() {
+	for _, w := range d.web {
+		w.Detach()
+	}
+}
+
 // stopAccepting ends the goroutines of serve.
 func (d *daemon) stopAccepting(cause error) {
 	d.stopAccept(cause)
@@ -210,14 +215,11 @@ func (d *daemon) stopAccepting(cause error) {
 
 // closeNetwork closes the network and writes what it keeps.
 func (d *daemon) closeNetwork() {
-	var err error
-	if n := d.network.Load(); n != nil {
-		err = n.Close()
+	n := d.network.Load()
+	if n == nil {
+		return
 	}
-	if d.kept != nil { // what changed last is written
-		err = errors.Join(err, d.kept.Close())
-	}
-	if err != nil {
+	if err := n.Close(); err != nil {
 		d.log.Warn("closing the network failed", "error", err)
 	}
 }

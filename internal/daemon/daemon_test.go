@@ -26,6 +26,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
@@ -77,9 +79,9 @@ func early(ctx context.Context, t *testing.T, open func() (network.Network, erro
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: d.cfg.SocketPath, Net: "unix"})
 	require.NoError(t, err)
 	ln.SetUnlinkOnClose(false)
-	d.given = inherit.Restore(inherit.Saved{Names: []string{inherit.Stream}})
+	d.given = inherit.Given{Names: []string{inherit.Stream}}
 	d.listeners[inherit.Stream] = ln
-	d.open = func(ctx context.Context, _ *state.File) (network.Network, error) {
+	d.open = func(ctx context.Context, _ opening) (network.Network, error) {
 		select {
 		case <-gate:
 			return open()
@@ -168,7 +170,7 @@ func TestDescribeNetwork(t *testing.T) {
 	assert.Equal(t, "usernet", n.Backend)
 	assert.Equal(t, "shared", n.Mode)
 	hold := make(chan struct{})
-	d.network.Store(startLazy(t.Context(), func(context.Context) (network.Network, error) {
+	d.network.Store(startLazy(t.Context(), state.Open(state.Options{}), func(context.Context) (network.Network, error) {
 		<-hold
 		return nil, errors.New("sharing service busy")
 	}))
@@ -269,6 +271,16 @@ func TestRefusal(t *testing.T) {
 	} {
 		assert.Equal(t, &c.want, refusal(c.ctx, c.err), c.name)
 	}
+}
+
+// TestClientThatDoesNotFit: what was not handed over for a client costs that client, and a listener's ends the start.
+func TestClientThatDoesNotFit(t *testing.T) {
+	d := ownDaemon(t, backends["usernet"])
+	m := &manifest{detached: detached{Clients: []perclient.Detached{{ID: 7, Link: link.State{Socket: link.Descriptor{FD: 99}}}}}}
+	require.NoError(t, d.take(&handover.In{}, m))
+	assert.Empty(t, m.Clients)
+	m.Listeners = map[string]int{inherit.Stream: 98}
+	require.ErrorContains(t, d.take(&handover.In{}, m), "take over the socket stream: take descriptor 98 over")
 }
 
 // TestOneUpgrade: another one is refused until the one that is under way is answered, by the image after, too.

@@ -54,8 +54,8 @@ func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 	if d.extras != nil {
 		s.RuntimeDir = d.extras.dir.Path
 	}
-	if p := d.stateFile.Load(); p != nil {
-		s.StateFile = *p
+	if n := d.network.Load(); n != nil {
+		s.StateFile = n.kept.Path()
 	}
 	if d.captures != nil {
 		c := d.captures.Stats()
@@ -184,7 +184,7 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time, user func(uid u
 
 // describePeer names the user and the process at the other end, as far as that is known.
 func (d *daemon) describePeer(i perclient.Info, user func(uid uint32) string) status.Peer {
-	p := status.Peer{PID: i.Peer.PID, Command: d.processes.name(i.ID, i.Peer.PID, i.Began)}
+	p := status.Peer{PID: i.Peer.PID, Command: processName(i.Peer.PID, i.Began)}
 	if i.Peer.Known {
 		p.Known, p.UID, p.GID, p.User = true, i.Peer.UID, i.Peer.Group(), user(i.Peer.UID)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
@@ -55,7 +55,7 @@ func (d *daemon) openExtras(in *handover.In, v *savedExtras) error {
 		}
 	}
 	switch {
-	case in == nil && d.given.Any(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control):
+	case in == nil && d.given.Has(inherit.Attach, inherit.Adopt, inherit.Dgram, inherit.Control):
 		return fmt.Errorf("sockets beside the socket were given and cannot be served: %w", err)
 	case errors.Is(err, rundir.ErrNone):
 		level := slog.LevelInfo
@@ -101,7 +101,7 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 		Renew: e.dir.ListenDatagram, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Log: d.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
 			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
-			peer := peercred.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
+			peer := hostfs.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
 			_, err := d.server.Serve(l, perclient.Client{Transport: status.Unixgram, Path: path, Peer: peer})
 			return err
 		},
@@ -112,7 +112,7 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 	if v != nil {
 		return dgram.Attach(o, v.Dgram)
 	}
-	if o.Conn = d.given.Datagram(); o.Conn == nil {
+	if o.Conn = d.given.Datagram; o.Conn == nil {
 		if o.Conn, err = e.dir.ListenDatagram(); err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 func (e *extras) trust() dgram.Trust {
 	return dgram.Trust{
 		AllowUIDs: e.d.cfg.AllowUIDs,
-		Own:       slices.Concat(e.dir.Paths(), e.d.given.Paths(), []string{absolute(e.d.cfg.SocketPath)}),
+		Own:       slices.Concat(e.dir.Paths(), e.d.given.Paths, []string{absolute(e.d.cfg.SocketPath)}),
 	}
 }
 
@@ -137,6 +137,7 @@ func (e *extras) run(held <-chan struct{}) {
 	if e == nil {
 		return
 	}
+	e.passing.Attach()
 	e.running.Go(func() {
 		<-held
 		e.shared.Run()
@@ -147,8 +148,7 @@ func (e *extras) run(held <-chan struct{}) {
 	}
 }
 
-// detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil, like
-// attach.
+// detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil.
 func (e *extras) detach() {
 	if e == nil {
 		return
@@ -156,13 +156,6 @@ func (e *extras) detach() {
 	e.passing.Detach()
 	e.running.Wait() // for run, which could undo what follows
 	e.shared.Halt()
-}
-
-// attach goes on after detach.
-func (e *extras) attach() {
-	if e != nil {
-		e.passing.Attach()
-	}
 }
 
 // invite serves the clients of the last process whose sockets are beside the daemon's: those that are not connected to it, as QEMU's,

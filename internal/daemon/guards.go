@@ -36,10 +36,10 @@ func guardClients(cfg *compat.Config, open opener) (*guards, opener) {
 			g.keep()
 		}
 	})
-	return g, func(ctx context.Context, kept *state.File) (network.Network, error) {
-		n, err := open(ctx, kept)
+	return g, func(ctx context.Context, o opening) (network.Network, error) {
+		n, err := open(ctx, o)
 		if err == nil {
-			g.describe(n, kept)
+			g.describe(n, o.kept)
 		}
 		return n, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -43,8 +44,7 @@ type manifest struct {
 	Pidfile   *compat.SavedPidfile `json:"pidfile,omitempty"`
 	Listeners map[string]int       `json:"listeners"`
 	Call      int                  `json:"call"` // of the program that asked for the upgrade
-	Given     inherit.Saved        `json:"given"`
-	Manager   string               `json:"manager"`          // address of the service manager
+	Given     inherit.Given        `json:"given"`
 	Leases    []antispoof.Lease    `json:"leases,omitempty"` // that the guards know
 	Level     string               `json:"log_level"`
 	Extras    *savedExtras         `json:"extras,omitempty"`
@@ -74,8 +74,8 @@ const portTime = 10 * time.Second
 func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (_ *manifest, err error) {
 	d.logs.Flush() // nothing that was held back is lost with this image
 	m := &manifest{
-		detached: *v, From: compat.Version, Began: d.began, Lock: d.lock.Save(o), Listeners: map[string]int{}, Call: o.Conn(call), Given: d.given.Save(),
-		Manager: d.manager.Addr(), Level: d.logs.Level(), Upgrades: d.upgrades, Server: d.server.Gone(),
+		detached: *v, From: compat.Version, Began: d.began, Lock: d.lock.Save(o), Listeners: map[string]int{}, Call: o.Conn(call), Given: d.given,
+		Level: d.logs.Level(), Upgrades: d.upgrades, Server: d.server.Gone(),
 	}
 	if d.pidfile != nil {
 		p := d.pidfile.Save(o)
@@ -97,25 +97,23 @@ func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (_ *mani
 	}
 	if e := d.extras; e != nil {
 		m.Extras = &savedExtras{Dgram: e.shared.State()}
+		o.FD(numbers(m.Extras.Dgram.Descriptors())...)
 		if m.Extras.Dir, err = e.dir.Save(o); err != nil {
 			return nil, err
 		}
 	}
-	for _, fd := range m.descriptors() {
-		o.FD(fd.FD)
+	for i := range m.Clients {
+		o.FD(numbers(m.Clients[i].Descriptors())...)
 	}
 	return m, nil
 }
 
-// descriptors are those of the clients, and what they share.
-func (m *manifest) descriptors() (list []link.Descriptor) {
-	for i := range m.Clients {
-		list = append(list, m.Clients[i].Descriptors()...)
+// numbers are those of descriptors.
+func numbers(list []link.Descriptor) (fds []int) {
+	for _, d := range list {
+		fds = append(fds, d.FD)
 	}
-	if m.Extras != nil {
-		list = append(list, m.Extras.Dgram.Descriptors()...)
-	}
-	return list
+	return fds
 }
 
 // takeOver goes on as the daemon that has handed itself over.
@@ -126,7 +124,7 @@ func (d *daemon) takeOver(ctx context.Context, in *handover.In, m *manifest) (er
 	}
 	d.began, d.upgrades = m.Began, m.Upgrades+1
 	_ = d.logs.SetLevel(m.Level) // as it was last set, whatever the command line says
-	if d.call, err = in.UnixConn(m.Call); err != nil {
+	if d.call, err = handover.Socket[*net.UnixConn](in, m.Call); err != nil {
 		d.log.Warn("the program that asked for the upgrade gets no answer", "error", err)
 	}
 	d.upgrading.Lock() // until it is answered
@@ -143,23 +141,25 @@ func (d *daemon) takeOver(ctx context.Context, in *handover.In, m *manifest) (er
 }
 
 // take takes over what bringUp finds and does not take itself.
-func (d *daemon) take(in *handover.In, m *manifest) (err error) {
-	d.manager = inherit.NewNotifier(m.Manager, d.log)
-	d.given = inherit.Restore(m.Given)
+func (d *daemon) take(in *handover.In, m *manifest) error {
+	d.given, d.manager = m.Given, inherit.Notifier{Addr: m.Given.Manager, Log: d.log}
 	for name, fd := range m.Listeners {
-		if name == metricsSocket {
-			d.listeners[name], err = in.TCPListener(fd)
-		} else {
-			d.listeners[name], err = in.UnixListener(fd)
-		}
+		ln, err := handover.Socket[listener](in, fd)
 		if err != nil {
-			delete(d.listeners, name)
 			return fmt.Errorf("take over the socket %s: %w", name, err)
 		}
+		d.listeners[name] = ln
 	}
-	for _, fd := range m.descriptors() {
-		if err := in.Take(fd.FD); err != nil {
-			return err
+	m.Clients = slices.DeleteFunc(m.Clients, func(v perclient.Detached) bool {
+		err := in.Take(numbers(v.Descriptors())...)
+		if err != nil {
+			d.log.Warn(clientLost, "client", v.ID, "error", err)
+		}
+		return err != nil
+	})
+	if m.Extras != nil {
+		if err := in.Take(numbers(m.Extras.Dgram.Descriptors())...); err != nil {
+			return fmt.Errorf("take over the datagram sockets: %w", err)
 		}
 	}
 	if d.guards != nil {
@@ -168,25 +168,25 @@ func (d *daemon) take(in *handover.In, m *manifest) (err error) {
 	return nil
 }
 
-// resumeNetwork begins to start the network for clients that are there already, with the gateway that it had, if there is one.
-func (d *daemon) resumeNetwork(ctx context.Context, in *handover.In, v *savedGateway) (err error) {
-	var g *usernet.Inherited
-	if v != nil {
-		g = &usernet.Inherited{State: v.State, Sockets: make([]usernet.Socket, len(v.Forwards))}
-		if g.Pair, err = in.UnixConn(v.Pair); err != nil {
-			return err
-		}
-		for n, fd := range v.Forwards {
-			if fd == 0 {
-				continue
-			}
-			if g.Sockets[n], err = in.File(fd); err != nil {
-				return err
-			}
+// takeGateway takes over the gateway that the network had; nil if there is none that goes on.
+func (d *daemon) takeGateway(in *handover.In, m *manifest) *usernet.Inherited {
+	v := m.Gateway
+	if v == nil {
+		return nil
+	}
+	g := &usernet.Inherited{State: v.State, Sockets: make([]usernet.Socket, len(v.Forwards))}
+	var err error
+	g.Pair, err = handover.Socket[*net.UnixConn](in, v.Pair)
+	for n, fd := range v.Forwards {
+		if fd != 0 && err == nil {
+			g.Sockets[n], err = in.File(fd)
 		}
 	}
-	d.restartNetwork(ctx, g)
-	return nil
+	if err != nil {
+		m.Notes = append(m.Notes, fmt.Sprintf(gatewayLost, err))
+		return nil
+	}
+	return g
 }
 
 // answer tells the program that asked for the upgrade, and the log, how it went, once all clients have their ports again.

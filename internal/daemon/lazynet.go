@@ -4,11 +4,12 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
 // A lazyNetwork is a network that is still starting, and then is that network. A daemon that was given its listeners and clients
@@ -17,27 +18,20 @@ import (
 //	starting --open returned a network--> started --Close--> closed
 //	starting --open failed, or Close--> failed, closed
 type lazyNetwork struct {
+	kept    *state.File     // what it keeps over restarts
 	started chan struct{}   // closed when inner and err are set
 	inner   network.Network // nil if err is set
 	err     error
-	close   func() error // is done once
+	cancel  context.CancelFunc // ends the start
 }
 
 var _ network.Network = (*lazyNetwork)(nil)
 
 // startLazy calls open in a goroutine and returns at once. The context that open gets ends with ctx and with Close, while open runs;
-// what it returns is closed by Close.
-func startLazy(ctx context.Context, open func(context.Context) (network.Network, error)) *lazyNetwork {
+// what it returns is closed by Close, and then kept.
+func startLazy(ctx context.Context, kept *state.File, open func(context.Context) (network.Network, error)) *lazyNetwork {
 	ctx, cancel := context.WithCancel(ctx)
-	n := &lazyNetwork{started: make(chan struct{})}
-	n.close = sync.OnceValue(func() error {
-		cancel()
-		<-n.started
-		if n.inner == nil {
-			return nil
-		}
-		return n.inner.Close()
-	})
+	n := &lazyNetwork{kept: kept, started: make(chan struct{}), cancel: cancel}
 	go func() {
 		defer close(n.started)
 		n.inner, n.err = open(ctx)
@@ -83,7 +77,7 @@ func (n *lazyNetwork) Attach(ctx context.Context, o network.PortOptions, toClien
 	return n.inner.Attach(ctx, o, toClient)
 }
 
-// Info describes the network once it has started; before it is zero. Who has a port can ask.
+// Info describes the network once it has started; before it is zero. What has a port can ask.
 func (n *lazyNetwork) Info() network.Info {
 	if inner := n.opened(); inner != nil {
 		return inner.Info()
@@ -91,5 +85,11 @@ func (n *lazyNetwork) Info() network.Info {
 	return network.Info{}
 }
 
-// Close ends the start, waits for its end, and closes the network that came of it. It is idempotent.
-func (n *lazyNetwork) Close() error { return n.close() }
+// Close ends the start, waits for its end, closes the network that came of it, and writes what it keeps. It is idempotent.
+func (n *lazyNetwork) Close() (err error) {
+	n.cancel()
+	if <-n.started; n.inner != nil {
+		err = n.inner.Close()
+	}
+	return errors.Join(err, n.kept.Close()) // what changed last is written
+}

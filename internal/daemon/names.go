@@ -18,22 +18,20 @@ const (
 
 	// maxUserNames is how many users' names are kept.
 	maxUserNames = 256
-	// userNameAge and processNameAge are for how long a name is good. A process may become another program, as socket_vmnet_client
-	// does.
-	userNameAge    = 5 * time.Minute
-	processNameAge = 2 * time.Second
+	// userNameAge is for how long a user's name is good.
+	userNameAge = 5 * time.Minute
 
 	// userNamePatience is how long the look-ups of one description may take, in a directory service perhaps, before names are left out.
 	userNamePatience = 50 * time.Millisecond
 )
 
-// userNames are the names of users. The zero value is ready for use.
+// userNames are the names of users.
 type userNames struct {
 	mu     sync.Mutex
 	known  map[uint32]*userName
 	asking sync.Mutex // one look-up at a time does
 
-	lookUp func(uid uint32) string // tests change it; nil is the system's
+	lookUp func(uid uint32) string // lookUpUser; tests have others
 }
 
 type userName struct {
@@ -52,31 +50,25 @@ func (n *userNames) name(uid uint32, late <-chan struct{}) string {
 		}
 		u = &userName{asked: time.Now(), found: make(chan struct{})}
 		n.known[uid] = u
-		go n.find(uid, u)
+		go func() {
+			defer close(u.found)
+			n.asking.Lock()
+			defer n.asking.Unlock()
+			u.name = printable.Line(n.lookUp(uid), maxUserName)
+		}()
 	}
 	n.mu.Unlock()
 	select {
 	case <-u.found:
+		return u.name
+	default:
+	}
+	select {
+	case <-u.found:
+		return u.name
 	case <-late:
-		select {
-		case <-u.found:
-		default:
-			return ""
-		}
+		return ""
 	}
-	return u.name
-}
-
-// find looks uid up.
-func (n *userNames) find(uid uint32, u *userName) {
-	defer close(u.found)
-	n.asking.Lock()
-	defer n.asking.Unlock()
-	lookUp := n.lookUp
-	if lookUp == nil {
-		lookUp = lookUpUser
-	}
-	u.name = printable.Line(lookUp(uid), maxUserName)
 }
 
 func lookUpUser(uid uint32) string {
@@ -87,40 +79,17 @@ func lookUpUser(uid uint32) string {
 	return u.Username
 }
 
-// processNames are the names of the clients' processes, which are good for processNameAge. The zero value is ready for use.
-type processNames struct {
-	mu    sync.Mutex
-	known map[clientProcess]string
-	since time.Time
-}
-
-// A clientProcess is a process of one client. Its number may be another's by the time of the next client.
-type clientProcess struct {
-	client uint64
-	pid    int
-}
-
-// name is that of pid, empty where it cannot be told, or where the process began after its client, which began at that time: it
-// is another one then that has got the number.
-func (n *processNames) name(client uint64, pid int, began time.Time) string {
+// processName is that of a client's process, empty where it cannot be told, or where the process began after its client, which began at
+// that time: it is another one then that has got the number. A process may become another program, as socket_vmnet_client does.
+func processName(pid int, began time.Time) string {
 	if pid <= 0 {
 		return ""
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.known == nil || time.Since(n.since) >= processNameAge {
-		n.known, n.since = map[clientProcess]string{}, time.Now()
+	text, age, ok := processOf(pid)
+	if !ok || age+processSlack < time.Since(began) {
+		return ""
 	}
-	key := clientProcess{client, pid}
-	name, ok := n.known[key]
-	if ok {
-		return name
-	}
-	if text, age, ok := processOf(pid); ok && age+processSlack >= time.Since(began) {
-		name = printable.Line(text, maxCommand)
-	}
-	n.known[key] = name
-	return name
+	return printable.Line(text, maxCommand)
 }
 
 // processSlack is how much younger than its client a process may seem: clocks differ, and are coarse.

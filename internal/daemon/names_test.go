@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -17,7 +16,7 @@ import (
 )
 
 func TestUserNames(t *testing.T) {
-	var n userNames
+	n := userNames{lookUp: lookUpUser}
 	assert.Equal(t, "root", n.name(0, nil))
 	assert.Empty(t, n.name(4_000_000_000, nil), "no user has this number")
 }
@@ -70,19 +69,11 @@ func TestProcessNames(t *testing.T) {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	})
-	var n processNames
 	began := time.Now()
 	require.Eventually(t, func() bool { // until then it is this program still
-		n = processNames{}
-		return n.name(1, c.Process.Pid, began) == "sleep"
+		return processName(c.Process.Pid, began) == "sleep"
 	}, patience, time.Millisecond)
-	n.since = time.Now().Add(time.Hour) // however late the next look is
-	assert.Empty(t, n.name(2, c.Process.Pid, began.Add(-time.Hour)), "the client is older than the process that has its number now")
-	assert.Equal(t, "sleep", n.name(1, c.Process.Pid, began.Add(-time.Hour)), "what was told is good for a while")
-	assert.Empty(t, n.name(1, 0, began))
-	assert.Empty(t, n.name(1, -1, began))
-	assert.NotEmpty(t, n.name(3, os.Getpid(), began))
-	n.since = time.Now().Add(-processNameAge)
-	assert.Empty(t, n.name(1, c.Process.Pid, began.Add(-time.Hour)), "and not for longer")
-	assert.Len(t, n.known, 1)
+	assert.Empty(t, processName(c.Process.Pid, began.Add(-time.Hour)), "the client is older than the process that has its number now")
+	assert.Empty(t, processName(0, began))
+	assert.Empty(t, processName(-1, began))
 }

@@ -61,9 +61,12 @@ func (d *daemon) start(ctx context.Context) error {
 
 // takeGiven takes what a service manager gives: listening sockets, and where to report to.
 func (d *daemon) takeGiven() (err error) {
-	d.manager = inherit.TakeNotifier(d.log)
 	socket := absolute(d.cfg.SocketPath)
 	d.given, err = inherit.Take(inherit.Options{Socket: socket, Dir: rundir.PathOf(socket, d.cfg.RuntimeDir), Log: d.log})
+	d.manager = inherit.Notifier{Addr: d.given.Manager, Log: d.log}
+	for name, ln := range d.given.Listeners {
+		d.listeners[name] = ln
+	}
 	if err != nil || !d.given.Has(inherit.Stream) {
 		return err
 	}
@@ -89,13 +92,11 @@ func (d *daemon) bringUp(ctx context.Context, in *handover.In, m *manifest) (err
 	if err = d.takeLocks(ctx, in, m); err != nil {
 		return err
 	}
-	if in != nil {
-		err = d.resumeNetwork(ctx, in, m.Gateway)
-	} else if d.startNetwork(ctx, 0); !d.given.Has(inherit.Stream) {
-		err = d.network.Load().Wait(ctx)
-	}
-	if err != nil {
-		return err
+	d.startNetwork(ctx, opening{again: in != nil, gateway: d.takeGateway(in, m)})
+	if in == nil && !d.given.Has(inherit.Stream) {
+		if err = d.network.Load().Wait(ctx); err != nil {
+			return err
+		}
 	}
 	d.health = d.newHealth()
 	d.server = perclient.NewServer(perclient.Options{
@@ -129,18 +130,15 @@ func (d *daemon) takeLocks(ctx context.Context, in *handover.In, m *manifest) (e
 }
 
 // listen has there be a listener of this name: of the image before, given, or made by make.
-func (d *daemon) listen(name string, make func() (*net.UnixListener, error)) (err error) {
+func (d *daemon) listen(name string, make func() (*net.UnixListener, error)) error {
 	if d.listeners[name] != nil {
 		return nil
 	}
-	ln := d.given.Listener(name)
-	if ln == nil {
-		if ln, err = make(); err != nil {
-			return err
-		}
+	ln, err := make()
+	if err == nil {
+		d.listeners[name] = ln
 	}
-	d.listeners[name] = ln
-	return nil
+	return err
 }
 
 // unix is the listener of this name; nil if there is none.
@@ -149,16 +147,17 @@ func (d *daemon) unix(name string) *net.UnixListener {
 	return ln
 }
 
-// startNetwork begins to start the network, with what it kept when it ran last. A start that fails is tried again for as long as
-// patience lasts.
-func (d *daemon) startNetwork(ctx context.Context, patience time.Duration) {
-	d.kept = openState(d.cfg, d.log)
-	path := d.kept.Path()
-	d.stateFile.Store(&path)
-	until := time.Now().Add(patience)
-	d.network.Store(startLazy(ctx, func(ctx context.Context) (network.Network, error) {
+// startNetwork begins to start the network, with what it kept when it ran last. For clients that are there already, a start that fails is
+// tried again for reopenTime.
+func (d *daemon) startNetwork(ctx context.Context, o opening) {
+	o.kept = openState(d.cfg, d.log)
+	until := time.Now()
+	if o.again {
+		until = until.Add(reopenTime)
+	}
+	d.network.Store(startLazy(ctx, o.kept, func(ctx context.Context) (network.Network, error) {
 		for {
-			n, err := d.open(ctx, d.kept)
+			n, err := d.open(ctx, o)
 			if err == nil || ctx.Err() != nil || time.Now().After(until) {
 				return n, err
 			}
@@ -191,7 +190,7 @@ func (d *daemon) openMetrics() (err error) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
 		d.cfg.MetricsListen = a.AddrPort()
 	}
-	d.metrics = control.NewHTTP(metrics.Alone(metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln)
+	d.web = append(d.web, control.NewHTTP(metrics.Alone(metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln))
 	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), metrics.Path))
 	return nil
 }
@@ -207,8 +206,9 @@ func (d *daemon) serve(ctx context.Context, v *detached, then func(context.Conte
 	d.attach(v)
 	sessions := d.server.Sessions()
 	d.extras.run(d.server.Held())
-	d.control.Run(ctx)
-	d.metrics.Run(ctx)
+	for _, w := range d.web {
+		w.Run(ctx)
+	}
 	ctx, d.stopAccept = context.WithCancelCause(ctx)
 	n := d.network.Load()
 	d.accepting.Go(func() {

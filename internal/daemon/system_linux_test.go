@@ -26,7 +26,6 @@ func TestOddProcessName(t *testing.T) {
 		_ = c.Wait()
 	})
 	require.Eventually(t, func() bool {
-		var n processNames
-		return n.name(1, c.Process.Pid, time.Now()) == "a) R 1 (?["
+		return processName(c.Process.Pid, time.Now()) == "a) R 1 (?["
 	}, patience, time.Millisecond)
 }

@@ -65,7 +65,7 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 	}
 	q := handover.Question{Argv: os.Args}
 	_, q.POSIXLY = os.LookupEnv("POSIXLY_CORRECT")
-	if q.State, err = d.kept.Content(); err != nil {
+	if q.State, err = d.network.Load().kept.Content(); err != nil {
 		return "", err
 	}
 	if to, err = handover.Check(ctx, b, q, handover.CheckTime); err != nil || ctx.Err() != nil {
@@ -76,8 +76,6 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 	}
 	d.log.Info("upgrading", "from", compat.Version, "to", to, "path", b.Path)
 	o := &handover.Out{}
-	o.Watch()
-	defer o.Unwatch()
 	v, err := d.detach(ctx, gateway)
 	defer d.attachAgain(ctx, v)
 	if err != nil || ctx.Err() != nil {
@@ -119,8 +117,7 @@ func (d *daemon) detach(ctx context.Context, newGateway bool) (*detached, error)
 	v := &detached{}
 	d.manager.Reloading()
 	d.stopAccepting(errHandover)
-	d.control.Detach()
-	d.metrics.Detach()
+	d.detachWeb()
 	d.extras.detach()
 	ctx, cancel := context.WithTimeoutCause(ctx, detachTime, fmt.Errorf("it took longer than %v", detachTime))
 	defer cancel()
@@ -132,6 +129,9 @@ func (d *daemon) detach(ctx context.Context, newGateway bool) (*detached, error)
 	}, d.attachLate)
 	return v, err
 }
+
+// gatewayLost is the note when a gateway should go on and cannot.
+const gatewayLost = "connections to the outside ended: %v"
 
 // detachGateway keeps the gateway's process, with its connections, for the next network, unless another one is wanted.
 func (d *daemon) detachGateway(v *detached, newOne bool) {
@@ -145,7 +145,7 @@ func (d *daemon) detachGateway(v *detached, newOne bool) {
 	}
 	var err error
 	if v.gateway, err = u.Detach(); err != nil {
-		v.Notes = append(v.Notes, fmt.Sprintf("connections to the outside ended: %v", err))
+		v.Notes = append(v.Notes, fmt.Sprintf(gatewayLost, err))
 	}
 }
 
@@ -156,7 +156,7 @@ func (d *daemon) attachAgain(ctx context.Context, v *detached) {
 		v.networkClosed = true
 	}
 	if v.networkClosed && ctx.Err() == nil {
-		d.restartNetwork(ctx, v.gateway)
+		d.startNetwork(ctx, opening{again: true, gateway: v.gateway})
 	}
 	d.serve(ctx, v, func(context.Context, []*perclient.Session) error {
 		d.tellReady()
@@ -164,18 +164,15 @@ func (d *daemon) attachAgain(ctx context.Context, v *detached) {
 	})
 }
 
-// restartNetwork begins to start the network for clients that are there already, with the gateway that it had, if that is not nil.
-func (d *daemon) restartNetwork(ctx context.Context, gateway *usernet.Inherited) {
-	d.startNetwork(context.WithValue(ctx, againKey{}, gateway), reopenTime)
-}
-
-// attach has the clients of v served, and answered that wait at the extras.
+// attach has the clients of v served.
 func (d *daemon) attach(v *detached) {
 	for id, err := range d.server.Attach(v.Clients, d.linkOf) {
-		d.log.Warn("a client is lost in the upgrade", "client", id, "error", err)
+		d.log.Warn(clientLost, "client", id, "error", err)
 	}
-	d.extras.attach()
 }
+
+// clientLost is in the log for each client that an upgrade did not keep.
+const clientLost = "a client is lost in the upgrade"
 
 // attachLate serves a client again that did not come to rest in time.
 func (d *daemon) attachLate(v perclient.Detached) {

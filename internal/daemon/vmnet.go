@@ -16,7 +16,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
 // prepareVmnet finds vmnet.framework and checks that it can do what cfg asks for. Nothing is started.
@@ -38,8 +37,8 @@ func prepareVmnet(cfg *compat.Config, log *slog.Logger) (opener, error) {
 			return nil, err
 		}
 	}
-	return func(ctx context.Context, kept *state.File) (network.Network, error) {
-		o.Identity = kept
+	return func(ctx context.Context, how opening) (network.Network, error) {
+		o.Identity = how.kept
 		return openVmnet(ctx, cfg, o)
 	}, nil
 }
@@ -137,8 +136,8 @@ func ListInterfaces(cfg *compat.Config) ([]string, error) {
 
 // VmnetStatus is what only a network of vmnet tells of itself; false of any other.
 func VmnetStatus(n network.Network) (vmnet.Status, bool) {
-	if s, ok := n.(withState); ok {
-		n = s.Network
+	if l, ok := n.(*lazyNetwork); ok {
+		n = l.opened()
 	}
 	v, ok := n.(*vmnet.Network)
 	if !ok {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostfs tells whether others can change what a path leads to: others than root and this user (Follow), or, for what sudo or
-// launchd runs as root, others than root (Check). Files, locks and sockets that are made beside those of others are made at a Place.
+// launchd runs as root, others than root (Check). Files, locks and sockets that are made beside those of others are made at a Place, and a
+// Peer is who is at the other end of a socket.
 package hostfs
 
 import (

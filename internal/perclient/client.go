@@ -8,8 +8,8 @@ import (
 	"net"
 	"sync"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -35,7 +35,7 @@ type Client struct {
 	Via       string `json:"via,omitempty"`
 	Path      string `json:"path,omitempty"`
 	// Peer is the process at the other end of its link, or that brought it. Handle asks for it itself.
-	Peer peercred.Peer `json:"peer"`
+	Peer hostfs.Peer `json:"peer"`
 	// MAC is the address that it says its guest has; nil if it says none.
 	MAC net.HardwareAddr `json:"mac,omitempty"`
 	// InterfaceID is the vmnet interface's identity that it asks for; null for none.

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -60,7 +60,7 @@ func TestServe(t *testing.T) {
 	r := newRig(t, Options{})
 	began := time.Now()
 	x, err := r.Serve(newFakeLink(), Client{
-		Name: "vm", Transport: status.PassedDatagram, Via: "attach", Peer: peercred.Peer{Known: true, UID: 501}, Start: true,
+		Name: "vm", Transport: status.PassedDatagram, Via: "attach", Peer: hostfs.Peer{Known: true, UID: 501}, Start: true,
 	})
 	require.NoError(t, err)
 	_, err = x.Ready(within(t))

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
@@ -32,7 +32,7 @@ type Info struct {
 	Transport string // status.Stream and so on
 	Path      string // of a datagram client's socket
 	FD        int    // as in the log
-	Peer      peercred.Peer
+	Peer      hostfs.Peer
 	MAC       net.HardwareAddr // of its guest; nil: not known
 	Watch     watch.Snapshot
 

@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
 
@@ -110,7 +110,7 @@ func NewServer(o Options) *Server {
 // Handle serves conn as a new client, in a goroutine of its own. It takes conn over and never blocks. Above MaxClients the
 // client is drained and closed.
 func (s *Server) Handle(conn *net.UnixConn) {
-	cl := Client{Peer: peercred.Of(conn)}
+	cl := Client{Peer: hostfs.PeerOf(conn)}
 	l, err := link.NewStream(conn, link.StreamOptions{QueueSize: s.opts.QueueSize})
 	if err != nil {
 		s.opts.Log.Warn("client closed: its socket is unusable", "error", err)

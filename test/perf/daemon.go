@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
@@ -72,7 +72,7 @@ func listener(socket string) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
-	return peercred.Of(c.(*net.UnixConn)).PID, nil
+	return hostfs.PeerOf(c.(*net.UnixConn)).PID, nil
 }
 
 // attachAsRoot finds or starts a daemon on macOS: only root may use vmnet.framework before macOS 26, and only root may put a

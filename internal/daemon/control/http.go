@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 const (
@@ -31,31 +31,28 @@ const (
 	pauseTime = 100 * time.Millisecond
 )
 
-// An HTTP serves HTTP/1.1 from Run to Detach or Close, to a bounded number of connections with one request each, on sockets that an
-// upgrade in place hands over.
+// An HTTP serves HTTP/1.1 from Run to Detach, to a bounded number of connections with one request each, on sockets that an upgrade in
+// place hands over. Their owner closes them.
 type HTTP struct {
 	handler    http.Handler
 	answerTime time.Duration
 	log        *slog.Logger
 	sockets    []*socket
-	ctx        context.Context // done at the end
-	end        context.CancelFunc
 
 	server  *http.Server       // from Run to Detach
 	pause   context.CancelFunc // ends the contexts of its requests
 	running sync.WaitGroup
 }
 
-// A listener is one of TCP or unix. Close closes it.
+// A listener is one of TCP or unix.
 type listener interface {
 	net.Listener
 	SetDeadline(t time.Time) error
 }
 
-// NewHTTP makes a server on these sockets, of which there may be none. answerTime counts from accept.
+// NewHTTP makes a server on these sockets. answerTime counts from accept.
 func NewHTTP(h http.Handler, answerTime time.Duration, log *slog.Logger, sockets ...listener) *HTTP {
 	s := &HTTP{handler: h, answerTime: answerTime, log: log, pause: func() {}, server: &http.Server{}}
-	s.ctx, s.end = context.WithCancel(context.Background())
 	for _, ln := range sockets {
 		s.sockets = append(s.sockets, &socket{
 			listener: ln, pace: rate.NewLimiter(acceptRate, acceptBurst), taken: make(chan struct{}, maxConns),
@@ -64,11 +61,11 @@ func NewHTTP(h http.Handler, answerTime time.Duration, log *slog.Logger, sockets
 	return s
 }
 
-// Run takes connections until ctx is done, Detach or Close, and returns at once. A failed accept is tried again, less and less often
+// Run takes connections until ctx is done or Detach, and returns at once. A failed accept is tried again, less and less often
 // down to once a second.
 func (s *HTTP) Run(ctx context.Context) {
 	context.AfterFunc(ctx, s.shut)
-	base, pause := context.WithCancel(s.ctx)
+	base, pause := context.WithCancel(ctx)
 	h := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: headerTime,
@@ -84,7 +81,7 @@ func (s *HTTP) Run(ctx context.Context) {
 	h.SetKeepAlivesEnabled(false)
 	s.server, s.pause = h, pause
 	for _, ln := range s.sockets {
-		ln.base = base
+		ln.ctx, ln.base = ctx, base
 		_ = ln.SetDeadline(time.Time{})
 		s.running.Go(func() {
 			if err := h.Serve(ln); base.Err() == nil {
@@ -100,9 +97,7 @@ func (s *HTTP) Detach() {
 	s.pause()
 	ctx, cancel := context.WithTimeout(context.Background(), pauseTime)
 	defer cancel()
-	for _, ln := range s.sockets {
-		_ = ln.Close()
-	}
+	s.shut()
 	s.running.Wait()
 	for _, ln := range s.sockets {
 		ln.empty(ctx)
@@ -110,18 +105,10 @@ func (s *HTTP) Detach() {
 	_ = s.server.Close()
 }
 
-// Close ends Run and all connections.
-func (s *HTTP) Close() {
-	s.shut()
-	_ = s.server.Close()
-	s.running.Wait()
-}
-
 // shut takes no further connection.
 func (s *HTTP) shut() {
-	s.end()
 	for _, ln := range s.sockets {
-		_ = ln.listener.Close()
+		_ = ln.Close()
 	}
 }
 
@@ -131,7 +118,7 @@ type socket struct {
 	pace  *rate.Limiter
 	taken chan struct{} // has one for each connection
 
-	base context.Context // of the requests, done at Detach; from one Run to the next
+	ctx, base context.Context // of Run, and of its requests, which are done at Detach
 }
 
 // Accept implements net.Listener.
@@ -150,9 +137,9 @@ func (s *socket) Accept() (net.Conn, error) {
 		}
 		return nil, err
 	}
-	c := &conn{Conn: nc, base: s.base, leave: sync.OnceFunc(func() { <-s.taken })}
+	c := &conn{Conn: nc, ctx: s.ctx, base: s.base, leave: sync.OnceFunc(func() { <-s.taken })}
 	if uc, ok := nc.(*net.UnixConn); ok {
-		c.peer = peercred.Of(uc)
+		c.peer = hostfs.PeerOf(uc)
 	}
 	return c, nil
 }
@@ -174,10 +161,10 @@ func (s *socket) empty(ctx context.Context) {
 
 // A conn is a client's connection.
 type conn struct {
-	net.Conn                 // as it was accepted
-	peer     peercred.Peer   // of a unix socket, as it was when it connected
-	base     context.Context // done at the server's Detach and Close
-	leave    func()
+	net.Conn                  // as it was accepted
+	peer      hostfs.Peer     // of a unix socket, as it was when it connected
+	ctx, base context.Context // of its socket
+	leave     func()
 }
 
 // Close implements net.Conn.
@@ -193,8 +180,8 @@ func connOf(r *http.Request) *conn {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 		return c
 	}
-	return &conn{base: context.Background()}
+	return &conn{ctx: context.Background(), base: context.Background()}
 }
 
 // PeerOf is the program that made r, by a unix socket, as it was when it connected.
-func PeerOf(r *http.Request) peercred.Peer { return connOf(r).peer }
+func PeerOf(r *http.Request) hostfs.Peer { return connOf(r).peer }

@@ -23,7 +23,7 @@ func serveHTTP(t *testing.T, h http.HandlerFunc) (*HTTP, string) {
 	require.NoError(t, err)
 	s := NewHTTP(h, patience, slog.New(slog.DiscardHandler), ln)
 	s.Run(t.Context())
-	t.Cleanup(s.Close)
+	t.Cleanup(s.end)
 	return s, path
 }
 
@@ -117,7 +117,7 @@ func TestDetachInAccept(t *testing.T) {
 		assert.Empty(t, s.sockets[0].taken)
 		s.Run(t.Context())
 		assert.Contains(t, answered(t, c), "hello")
-		s.Close()
+		s.end()
 	}
 	s, path := serveHTTP(t, hello)
 	for range maxConns + 1 {

@@ -18,7 +18,7 @@ import (
 
 // streaming is a server with POST /v1/stream, which says hello and goes on until it is to end, when it says goodbye. A handler
 // that has ended says so on ended.
-func streaming(t *testing.T, handle func(st *stream)) (s *Server, path string, ended chan struct{}) {
+func streaming(t *testing.T, handle func(st *stream)) (s *HTTP, path string, ended chan struct{}) {
 	t.Helper()
 	ended = make(chan struct{}, 1000)
 	if handle == nil {
@@ -71,12 +71,12 @@ func wait(t *testing.T, ended chan struct{}) {
 func TestStreamEnds(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(t *testing.T, s *Server, c net.Conn)
+		end  func(t *testing.T, s *HTTP, c net.Conn)
 		left bool // the client has
 	}{
-		{name: "the client leaves", left: true, end: func(t *testing.T, _ *Server, c net.Conn) { require.NoError(t, c.Close()) }},
-		{name: "an upgrade", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Detach(); s.Run(context.Background()) }},
-		{name: "the end of the daemon", end: func(_ *testing.T, s *Server, _ net.Conn) { s.Close() }},
+		{name: "the client leaves", left: true, end: func(t *testing.T, _ *HTTP, c net.Conn) { require.NoError(t, c.Close()) }},
+		{name: "an upgrade", end: func(_ *testing.T, s *HTTP, _ net.Conn) { s.Detach(); s.Run(context.Background()) }},
+		{name: "the end of the daemon", end: func(_ *testing.T, s *HTTP, _ net.Conn) { s.end() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, path, ended := streaming(t, nil)
@@ -101,10 +101,10 @@ func TestStreamEnds(t *testing.T) {
 func TestStreamNotRead(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(s *Server)
+		end  func(s *HTTP)
 	}{
-		{"an upgrade", func(s *Server) { s.Detach(); s.Run(context.Background()) }},
-		{"the end of the daemon", func(s *Server) { s.Close() }},
+		{"an upgrade", func(s *HTTP) { s.Detach(); s.Run(context.Background()) }},
+		{"the end of the daemon", func(s *HTTP) { s.end() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 4

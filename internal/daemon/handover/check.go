@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,14 +52,8 @@ type Question struct {
 
 // An answer is what it writes to stdout.
 type answer struct {
-	Proof   string `json:"proof"`
+	Proof   string `json:"proof"` // the nonce: the program has read it and knows what to do with it
 	Version string `json:"version"`
-}
-
-// proof shows that a program has read the nonce and knows what to do with it.
-func proof(nonce string) string {
-	sum := sha256.Sum256([]byte("socket_vmnet2 upgrade check\n" + nonce))
-	return hex.EncodeToString(sum[:])
 }
 
 // Check runs b as a child that only checks, and returns the version it says it has. The child has a process group of its
@@ -103,7 +95,7 @@ func check(ctx context.Context, b *binary, q Question, limit time.Duration) (ver
 		return "", refusef(CodeCheck, "the new program %s refuses to take over, or cannot: %w%s", b.Path, err, stderr.quote())
 	}
 	var a answer
-	if json.Unmarshal(stdout.b, &a) != nil || a.Proof != proof(q.Nonce) || a.Version == "" {
+	if json.Unmarshal(stdout.b, &a) != nil || a.Proof != q.Nonce || a.Version == "" {
 		return "", refusef(CodeCheck, "%s is not a program that can take over: it did not answer as one%s", b.Path, stderr.quote())
 	}
 	return printable.Line(a.Version, 100), nil
@@ -170,5 +162,5 @@ func Answer(in io.Reader, out io.Writer, version string, understands func(*Quest
 	if err := understands(&q); err != nil {
 		return err
 	}
-	return json.NewEncoder(out).Encode(answer{Proof: proof(q.Nonce), Version: version})
+	return json.NewEncoder(out).Encode(answer{Proof: q.Nonce, Version: version})
 }

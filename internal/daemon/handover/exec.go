@@ -20,16 +20,17 @@ import (
 // stopSignals end a daemon in order.
 var stopSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
 
-// signals gets the stop signals, in an image that takes over from before main on: without it they are deadly until the daemon asks
-// for them. It is nil in every other process until Signals is called.
+// signals and came get the stop signals: the daemon reads the first, and only Exec looks at the second, so that it knows of a signal that
+// the daemon has taken and not acted on yet. In an image that takes over both are there from before main on: without them the signals
+// are deadly until the daemon asks for them. In every other process they are nil until Signals is called.
 //
 // What comes between the exec and this ends the process, and so does what waited for the exec's end: Go's runtime unblocks
 // stop signals before it has handlers, whatever mask it was started with.
-var signals = func() chan os.Signal {
+var signals, came = func() (_, _ chan os.Signal) {
 	if os.Getenv(envName) == "" {
-		return nil
+		return nil, nil
 	}
-	return watch()
+	return watch(), watch()
 }()
 
 func watch() chan os.Signal {
@@ -42,45 +43,22 @@ func watch() chan os.Signal {
 // may ask for them, since Exec has them end the process in the moment of the exec.
 func Signals() <-chan os.Signal {
 	if signals == nil {
-		signals = watch()
+		signals, came = watch(), watch()
 	}
 	return signals
 }
 
-// ErrStopping is returned by Exec when a stop signal came before the exec: it is in the channel that Signals returns, even if it was taken
-// from there before, and the daemon should go on so that it can be stopped.
+// ErrStopping is returned by Exec when a stop signal has come in the life of this image: the daemon should go on so that it can be stopped.
 var ErrStopping = errors.New("not replaced, since a stop signal came")
-
-// Watch has Exec fail with ErrStopping if a stop signal comes from here on, so that one is not lost which came before the
-// exec and was not acted on. Exec watches by itself from its beginning.
-func (o *Out) Watch() {
-	if o.came == nil {
-		o.came = watch()
-	}
-}
-
-// Unwatch ends Watch and returns the stop signal that has come; nil if none has.
-func (o *Out) Unwatch() os.Signal {
-	if o.came == nil {
-		return nil
-	}
-	signal.Stop(o.came) // what has come so far has been delivered when this returns
-	close(o.came)
-	s := <-o.came
-	o.came = nil
-	return s
-}
 
 // Exec replaces this program by the one at path, which gets argv (the first element being its name), env, state and what o
 // collected. It returns only with an error, and then all is as it was before: the descriptors are not inherited by children
 // and signals arrive.
 //
-// No child can be started while descriptors are open to inheritance. A stop signal that came before is not lost: see
-// ErrStopping. One that comes later is in the channel that Signals of the new image returns, but for the moment of the exec and the
+// No child can be started while descriptors are open to inheritance. A stop signal that came before is not lost: see ErrStopping; it is
+// in the channel of Signals, even if it was taken from there before. One that comes later is in the channel that Signals of the new image returns, but for the moment of the exec and the
 // first milliseconds of its life: then it ends the process, which is what it was for, only not in order.
 func Exec(o *Out, state any, path string, argv, env []string) error {
-	o.Watch()
-	defer o.Unwatch()
 	f, err := o.write(state)
 	if err != nil {
 		return err
@@ -118,16 +96,21 @@ func (o *Out) exec(memory int, path string, argv, env []string) error {
 			return fmt.Errorf("hand over descriptor %d: %w", fd, err)
 		}
 	}
-	if signals != nil { // what the new image would never hear of ends the process now
-		signal.Stop(signals)
-		defer signal.Notify(signals, stopSignals...)
+	for _, c := range []chan os.Signal{signals, came} { // what the new image would never hear of ends the process now
+		if c != nil {
+			signal.Stop(c) // what has come so far has been delivered when this returns
+			defer signal.Notify(c, stopSignals...)
+		}
 	}
-	if s := o.Unwatch(); s != nil {
+	select {
+	case s := <-came:
+		came <- s
 		select {
 		case signals <- s: // it may have come when that did not get it any more
 		default:
 		}
 		return ErrStopping
+	default:
 	}
 	return fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))
 }

@@ -4,7 +4,23 @@
 
 package handover
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
-// memoryFile makes a file of mode 0600 that has no name.
-func memoryFile() (*os.File, error) { return temporary() }
+// memoryFile makes a file without a name, with mode 0600. Root makes it where no other user can give it a second name.
+func memoryFile() (*os.File, error) {
+	dir := ""
+	if os.Geteuid() == 0 {
+		dir = "/var/run"
+	}
+	f, err := os.CreateTemp(dir, ".socket_vmnet2-*") // made anew (O_EXCL), mode 0600
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

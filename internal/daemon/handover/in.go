@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"reflect"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -37,46 +39,38 @@ func (i *In) File(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d", fd)), nil
 }
 
-// Take is File for a caller that needs no more than the number.
-func (i *In) Take(fd int) error {
-	if !i.left[fd] {
-		return fmt.Errorf("take descriptor %d over: it was not handed over, or is taken already", fd)
+// Take takes descriptors over for a caller that needs no more than the numbers: all of them, or none.
+func (i *In) Take(fds ...int) error {
+	for n, fd := range fds {
+		if !i.left[fd] || slices.Contains(fds[:n], fd) {
+			return fmt.Errorf("take descriptor %d over: it was not handed over, or is taken already", fd)
+		}
 	}
-	delete(i.left, fd)
+	for _, fd := range fds {
+		delete(i.left, fd)
+	}
 	return nil
 }
 
-// UnixConn takes descriptor fd over as a unix socket, whatever its type and whether or not it is connected. The
-// connection's own descriptor has another number.
-func (i *In) UnixConn(fd int) (*net.UnixConn, error) { return take[*net.UnixConn](i, fd, net.FileConn) }
-
-// UnixListener takes descriptor fd over as a listening unix socket. Its Close leaves the path alone. The listener's own
-// descriptor has another number.
-func (i *In) UnixListener(fd int) (*net.UnixListener, error) {
-	l, err := take[*net.UnixListener](i, fd, net.FileListener)
-	if err == nil {
-		l.SetUnlinkOnClose(false)
-	}
-	return l, err
-}
-
-// TCPListener takes descriptor fd over as a listening TCP socket. The listener's own descriptor has another number.
-func (i *In) TCPListener(fd int) (*net.TCPListener, error) {
-	return take[*net.TCPListener](i, fd, net.FileListener)
-}
-
-// take makes a T of descriptor fd by from. After an error it is the zero T.
-func take[T any, S io.Closer](i *In, fd int, from func(*os.File) (S, error)) (t T, err error) {
+// Socket takes descriptor fd over as a T, such as *net.UnixConn, whatever its type and whether or not it is connected, or, if T is a
+// net.Listener, as one that listens, whose Close leaves the path alone. The socket's own descriptor has another number. After an error
+// it is the zero T.
+func Socket[T io.Closer](i *In, fd int) (t T, err error) {
 	f, err := i.File(fd)
 	if err != nil {
 		return t, err
 	}
 	defer func() { _ = f.Close() }() // the socket has a duplicate
-	s, err := from(f)
+	var s io.Closer
+	if reflect.TypeFor[T]().Implements(reflect.TypeFor[net.Listener]()) {
+		s, err = net.FileListener(f)
+	} else {
+		s, err = net.FileConn(f)
+	}
 	if err != nil {
 		return t, fmt.Errorf("take descriptor %d over: %w", fd, err)
 	}
-	t, ok := any(s).(T)
+	t, ok := s.(T)
 	if !ok {
 		return t, errors.Join(fmt.Errorf("take descriptor %d over: it is no %T", fd, t), s.Close())
 	}
@@ -91,15 +85,13 @@ func (i *In) CloseRest() {
 	i.left = nil
 }
 
-// own makes all descriptors of the manifest ours: children shall not inherit them.
-func (i *In) own() error {
+// own makes all descriptors of the manifest ours: children shall not inherit them. One that is not open cannot be taken.
+func (i *In) own() {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	for _, fd := range i.m.FDs {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
-			return fmt.Errorf("descriptor %d, which the manifest lists, is not open: %w", fd, err)
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err == nil {
+			i.left[fd] = true
 		}
-		i.left[fd] = true
 	}
-	return nil
 }

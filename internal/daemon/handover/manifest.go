@@ -26,7 +26,7 @@ import (
 
 // manifestVersion is the version of the manifest's own fields. State has its version in its type: a field that is
 // not known is ignored, one that is missing is zero.
-const manifestVersion = 2
+const manifestVersion = 3
 
 // envName is the environment variable that holds the manifest's descriptor.
 const envName = "SOCKET_VMNET2_HANDOFF"
@@ -53,13 +53,11 @@ func Inherited() (*In, error) {
 	}
 	_ = os.Unsetenv(envName)
 	m, err := read(text)
-	i := &In{m: m, left: map[int]bool{}}
-	if err == nil {
-		err = i.own()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("take over from the image before: %w", err)
 	}
+	i := &In{m: m, left: map[int]bool{}}
+	i.own()
 	return i, nil
 }
 

@@ -16,20 +16,18 @@ import (
 // of Exec.
 type Out struct {
 	fds  map[int]bool
-	keep []any          // whose descriptors are listed: nothing may close them when they are no longer used
-	err  error          // the first one
-	came chan os.Signal // stop signals since Watch; nil without
+	keep []any // whose descriptors are listed: nothing may close them when they are no longer used
+	err  error // the first one
 }
 
-// FD notes that descriptor fd survives, and returns it. The caller keeps it open. A negative one stands for none.
-func (o *Out) FD(fd int) int {
+// FD notes that descriptors survive. The caller keeps them open.
+func (o *Out) FD(fds ...int) {
 	if o.fds == nil {
 		o.fds = map[int]bool{}
 	}
-	if fd >= 0 {
+	for _, fd := range fds {
 		o.fds[fd] = true
 	}
-	return fd
 }
 
 // Conn notes the descriptor of a connection, a listener or a file, and returns it. Nothing about c changes: an *os.File
@@ -43,8 +41,10 @@ func (o *Out) Conn(c syscall.Conn) int {
 	if err != nil && o.err == nil {
 		o.err = fmt.Errorf("hand over a descriptor: %w", err)
 	}
-	o.keep = append(o.keep, c)
-	return o.FD(fd)
+	if o.keep = append(o.keep, c); fd >= 0 {
+		o.FD(fd)
+	}
+	return fd
 }
 
 // write makes the manifest, with that state.
@@ -79,22 +79,6 @@ func (o *Out) write(state any) (*os.File, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write the manifest: %w", err), f.Close())
-	}
-	return f, nil
-}
-
-// temporary makes a file without a name, with mode 0600. Root makes it where no other user can give it a second name.
-func temporary() (*os.File, error) {
-	dir := ""
-	if os.Geteuid() == 0 {
-		dir = "/var/run"
-	}
-	f, err := os.CreateTemp(dir, ".socket_vmnet2-*") // made anew (O_EXCL), mode 0600
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

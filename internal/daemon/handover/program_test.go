@@ -33,7 +33,6 @@ func TestFind(t *testing.T) {
 		text string // of the refusal
 	}{
 		{"plain", func(d string) error { return file(d+"/bin/p", 0o755) }, "/bin/p", "/bin/p", "", ""},
-		{"dots", func(d string) error { return file(d+"/bin/p", 0o755) }, "/bin/.//../bin/p", "/bin/p", "", ""},
 		{"link to it", func(d string) error {
 			return errors.Join(file(d+"/v2/p", 0o755), link("../v2/p", d+"/bin/p"))
 		}, "/bin/p", "/v2/p", "", ""},
@@ -52,19 +51,14 @@ func TestFind(t *testing.T) {
 		{"dangling link", func(d string) error { return link("nothing", d+"/bin/p") }, "/bin/p", "", codeUnusable, "/bin/nothing: no such file"},
 		{"links in a circle", func(d string) error { return link("p", d+"/bin/p") }, "/bin/p", "", codeUnusable, "too many levels of symbolic links"},
 		{"below a file", func(d string) error { return file(d+"/bin", 0o755) }, "/bin/p", "", codeUnusable, "not a directory"},
-		{"directory", func(d string) error { return os.MkdirAll(d+"/bin/p", 0o755) }, "/bin/p", "", codeUnusable, "no regular file"},
 		{"fifo", func(d string) error { return unix.Mkfifo(d+"/p", 0o755) }, "/p", "", codeUnusable, "no regular file"},
 		{"not executable", func(d string) error { return file(d+"/p", 0o644) }, "/p", "", codeUnusable, "not executable: chmod +x"},
 		{"set-user-id", func(d string) error { return file(d+"/p", 0o4755) }, "/p", "", codeUnusable, "would become another user"},
-		{"set-group-id", func(d string) error { return file(d+"/p", 0o2755) }, "/p", "", codeUnusable, "would become another user"},
 
 		{"file for all to write", func(d string) error { return file(d+"/bin/p", 0o777) }, "/bin/p", "", codeUntrusted, "/bin/p (mode 0777): chmod go-w "},
 		{"directory for all to write", func(d string) error {
 			return errors.Join(file(d+"/bin/p", 0o755), mode(d+"/bin", 0o777))
 		}, "/bin/p", "", codeUntrusted, "others may write"},
-		{"directory above for all to write", func(d string) error {
-			return errors.Join(file(d+"/a/b/p", 0o755), mode(d+"/a", 0o757))
-		}, "/a/b/p", "", codeUntrusted, "/a (mode 0757)"},
 		{"in a sticky directory", func(d string) error {
 			return errors.Join(file(d+"/tmp/p", 0o755), mode(d+"/tmp", 0o1777))
 		}, "/tmp/p", "", codeUntrusted, "/tmp/p lies in a directory that everybody may write in"},

@@ -41,41 +41,32 @@ func (g descriptor) role(path string, o Options) (string, error) {
 	return roles[i], nil
 }
 
-// check tells which socket g is, and whether it can be that.
-func (g descriptor) check(o Options) (string, error) {
-	path, err := boundPath(g.fd)
+// check tells which socket g is and the path that it is bound to, and whether it can be that.
+func (g descriptor) check(o Options) (path, role string, err error) {
+	if path, err = boundPath(g.fd); err == nil {
+		role, err = g.role(path, o)
+	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	role, err := g.role(path, o)
-	if err != nil {
-		return "", err
+	switch want := o.path(role); {
+	case want == "":
+		err = errors.New("there are no sockets beside SOCKET, --runtime-dir=none says so")
+	case !samePath(path, want):
+		err = fmt.Errorf("it listens at %s, and %s is expected at %s", path, role, want)
+	default:
+		if err = g.checkKind(role); err != nil {
+			return "", "", fmt.Errorf("the socket at %s %w", path, err)
+		}
+		if info, err := os.Lstat(want); err != nil || info.Mode()&os.ModeSocket == 0 {
+			o.Log.Warn("no client can connect to a socket that was given: its path is gone; restart the socket's unit or job", "path", want)
+		}
 	}
-	want := o.path(role)
-	if want == "" {
-		return "", errors.New("there are no sockets beside SOCKET, --runtime-dir=none says so")
-	}
-	if !samePath(path, want) {
-		return "", fmt.Errorf("it listens at %s, and %s is expected at %s", path, role, want)
-	}
-	if err := g.checkKind(role); err != nil {
-		return "", fmt.Errorf("the socket at %s %w", path, err)
-	}
-	if info, err := os.Lstat(want); err != nil || info.Mode()&os.ModeSocket == 0 {
-		o.Log.Warn("no client can connect to a socket that was given: its path is gone; restart the socket's unit or job", "path", want)
-	}
-	return role, nil
+	return path, role, err
 }
 
 // boundPath is the path that a unix socket is bound to.
 func boundPath(fd int) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", fmt.Errorf("look at it: %w", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return "", errors.New("it is no socket")
-	}
 	sa, err := unix.Getsockname(fd)
 	if err != nil {
 		return "", fmt.Errorf("ask for its address: %w", err)
@@ -103,17 +94,9 @@ func (g descriptor) checkKind(role string) error {
 	if kind != want {
 		return fmt.Errorf("is not %s", word)
 	}
-	if role == Dgram {
-		return nil
-	}
+	// Not every system tells whether it listens; then accept will.
 	listens, err := unix.GetsockoptInt(g.fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
-	if errors.Is(err, unix.ENOPROTOOPT) { // not every system tells; then accept will
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("does not tell whether it listens: %w", err)
-	}
-	if listens == 0 {
+	if role != Dgram && err == nil && listens == 0 {
 		return errors.New("does not listen: a socket with Accept=yes cannot be used")
 	}
 	return nil

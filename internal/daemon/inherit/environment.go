@@ -4,6 +4,7 @@ package inherit
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -17,23 +18,20 @@ const (
 	maxGiven = 32
 )
 
-// A process is one that a service manager may have started. Tests make up some.
+// A process is one that a service manager may have started.
 type process struct {
 	pid, ppid  int
 	uid, euid  int
 	gid, egid  int
-	descriptor int // the first that is given; tests cannot have that one
+	descriptor int // the first that is given
 }
 
-func thisProcess() process {
-	return process{os.Getpid(), os.Getppid(), os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid(), firstDescriptor}
-}
+// this is the process. Tests have others, and cannot have that descriptor.
+var this = process{os.Getpid(), os.Getppid(), os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid(), firstDescriptor}
 
 // Getenv is os.Getenv for what is the user's to say: empty in a process that has more rights than the user who started it.
-func Getenv(name string) string { return thisProcess().getenv(name) }
-
-func (p process) getenv(name string) string {
-	if p.uid != p.euid || p.gid != p.egid {
+func Getenv(name string) string {
+	if this.uid != this.euid || this.gid != this.egid {
 		return ""
 	}
 	return os.Getenv(name)
@@ -41,10 +39,8 @@ func (p process) getenv(name string) string {
 
 // DropUnheeded removes from the environment what this process does not heed and an image after an upgrade could, once its parent
 // has ended and process 1 is its parent.
-func DropUnheeded() { thisProcess().dropUnheeded() }
-
-func (p process) dropUnheeded() {
-	if !p.heeds() {
+func DropUnheeded() {
+	if !this.heeds() {
 		takeVariable("STATE_DIRECTORY")
 	}
 }
@@ -69,11 +65,11 @@ func fromSystemd(o Options) ([]descriptor, error) {
 	count, hasCount := takeVariable("LISTEN_FDS")
 	nameList, hasNames := takeVariable("LISTEN_FDNAMES")
 	takeVariable("LISTEN_PIDFDID")
-	if !hasCount || pid != strconv.Itoa(o.process.pid) {
+	if !hasCount || pid != strconv.Itoa(this.pid) {
 		return nil, nil
 	}
-	if !o.process.heeds() {
-		o.Log.Warn("LISTEN_FDS is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", o.process.ppid)
+	if !this.heeds() {
+		o.Log.Warn("LISTEN_FDS is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", this.ppid)
 		return nil, nil
 	}
 	n, err := strconv.Atoi(count)
@@ -86,7 +82,7 @@ func fromSystemd(o Options) ([]descriptor, error) {
 	}
 	list := make([]descriptor, n)
 	for i := range list {
-		fd, name := o.process.descriptor+i, "unknown"
+		fd, name := this.descriptor+i, "unknown"
 		syscall.CloseOnExec(fd) // whatever comes of it
 		if hasNames {
 			name = names[i]
@@ -94,4 +90,14 @@ func fromSystemd(o Options) ([]descriptor, error) {
 		list[i] = descriptor{fd, name, fmt.Sprintf("descriptor %d of LISTEN_FDS, %q", fd, name)}
 	}
 	return list, nil
+}
+
+// takeManager reads NOTIFY_SOCKET and removes it from the environment.
+func takeManager(log *slog.Logger) string {
+	addr, _ := takeVariable("NOTIFY_SOCKET")
+	if addr != "" && !this.heeds() {
+		log.Debug("NOTIFY_SOCKET is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", this.ppid)
+		return ""
+	}
+	return addr
 }

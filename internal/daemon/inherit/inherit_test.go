@@ -43,9 +43,11 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, dir: dir}
 	r.opts = Options{
 		Socket: dir + "/s", Dir: dir + "/s.d", Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		activate: func(string) ([]int, error) { return nil, nil },
-		process:  process{pid: 77, ppid: 1, descriptor: base},
 	}
+	before, activate := this, activateSocket
+	t.Cleanup(func() { this, activateSocket = before, activate })
+	this = process{pid: 77, ppid: 1, descriptor: base}
+	activateSocket = func(string) ([]int, error) { return nil, nil }
 	return r
 }
 
@@ -95,18 +97,21 @@ func (r *rig) announce(n int, names ...string) {
 	}
 }
 
-func (r *rig) take() *Sockets {
+func (r *rig) take() Given {
 	r.t.Helper()
 	s, err := Take(r.opts)
 	require.NoError(r.t, err)
-	r.t.Cleanup(s.Close)
+	r.t.Cleanup(func() {
+		for _, l := range s.Listeners {
+			_ = l.Close()
+		}
+	})
 	return s
 }
 
 func TestAllSockets(t *testing.T) {
 	for _, names := range [][]string{
 		{"stream", "attach", "adopt", "control", "dgram"},
-		{"x.socket", "x.socket", "x.socket", "x.socket", "x.socket"},
 		{"unknown", "", "Listeners", "socket_vmnet2@shared.socket", "dgram"},
 		nil,
 	} {
@@ -119,13 +124,12 @@ func TestAllSockets(t *testing.T) {
 			r.announce(5, names...)
 			s := r.take()
 			r.noneLeft()
-			assert.True(t, s.Any(Control, "x"))
-			assert.Equal(t, []string{r.dir + "/s", r.dir + "/s.d/attach", r.dir + "/s.d/adopt", r.dir + "/s.d/control", r.dir + "/s.d/dgram/sock"}, s.Paths())
+			assert.True(t, s.Has(Control, "x"))
+			assert.Equal(t, []string{r.dir + "/s", r.dir + "/s.d/attach", r.dir + "/s.d/adopt", r.dir + "/s.d/control", r.dir + "/s.d/dgram/sock"}, s.Paths)
 			for i, role := range []string{Stream, Attach, Adopt, Control} {
-				require.True(t, s.Has(role))
-				l := s.Listener(role)
+				l := s.Listeners[role]
 				require.NotNil(t, l)
-				c, err := net.Dial("unix", s.Paths()[i])
+				c, err := net.Dial("unix", s.Paths[i])
 				require.NoError(t, err)
 				a, err := l.AcceptUnix()
 				require.NoError(t, err)
@@ -133,18 +137,19 @@ func TestAllSockets(t *testing.T) {
 				require.NoError(t, a.Close())
 				require.NoError(t, c.Close())
 				require.NoError(t, l.Close())
-				assert.Nil(t, s.Listener(role), "it is handed over once")
-				assert.FileExists(t, s.Paths()[i], "the path is the manager's")
+				assert.FileExists(t, s.Paths[i], "the path is the manager's")
 			}
-			d := s.Datagram()
-			require.NotNil(t, d)
-			require.NoError(t, d.Close())
-			assert.Nil(t, s.Datagram())
+			require.NoError(t, s.Datagram.Close())
 			assert.FileExists(t, r.dir+"/s.d/dgram/sock")
 			for i := range 5 {
 				_, err := unix.FcntlInt(uintptr(base+i), unix.F_GETFD, 0)
 				require.ErrorIs(t, err, unix.EBADF, "a descriptor is left over")
 			}
+			b, err := json.Marshal(s)
+			require.NoError(t, err)
+			var next Given
+			require.NoError(t, json.Unmarshal(b, &next))
+			assert.Equal(t, Given{Names: s.Names, Paths: s.Paths}, next, "the next image knows what was given")
 		})
 	}
 }
@@ -163,28 +168,19 @@ func assertCloseOnExec(t *testing.T, l *net.UnixListener) {
 // TestNothingGiven: a start without a service manager, or not by one that counts.
 func TestNothingGiven(t *testing.T) {
 	for name, set := range map[string]func(r *rig){
-		"no variables":         func(*rig) {},
-		"no count":             func(r *rig) { r.set("LISTEN_PID", "77") },
-		"no process":           func(r *rig) { r.set("LISTEN_FDS", "1") },
-		"another process":      func(r *rig) { r.announce(1); r.set("LISTEN_PID", "78") },
-		"not quite a process":  func(r *rig) { r.announce(1); r.set("LISTEN_PID", "077") },
-		"none":                 func(r *rig) { r.announce(0) },
-		"none, no names":       func(r *rig) { r.announce(0, "") },
-		"root of a user":       func(r *rig) { r.announce(1); r.opts.process.ppid = 2 },
-		"set-user-id":          func(r *rig) { r.announce(1); r.opts.process.uid = 501 },
-		"set-group-id":         func(r *rig) { r.announce(1); r.opts.process.gid = 20 },
-		"root of a container":  func(r *rig) { r.announce(1); r.opts.process.ppid = 0 },
-		"set-user-id, no root": func(r *rig) { r.announce(1); r.opts.process.uid, r.opts.process.euid = 501, 502 },
+		"no variables":    func(*rig) {},
+		"no count":        func(r *rig) { r.set("LISTEN_PID", "77") },
+		"another process": func(r *rig) { r.announce(1); r.set("LISTEN_PID", "78") },
+		"none":            func(r *rig) { r.announce(0) },
+		"root of a user":  func(r *rig) { r.announce(1); this.ppid = 2 },
+		"set-user-id":     func(r *rig) { r.announce(1); this.uid = 501 },
+		"set-group-id":    func(r *rig) { r.announce(1); this.gid = 20 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
 			set(r)
-			s := r.take()
-			assert.False(t, s.Has(Stream))
-			assert.Nil(t, s.Listener(Stream))
-			assert.Nil(t, s.Datagram())
-			assert.Empty(t, s.Paths())
+			assert.Equal(t, Given{Listeners: map[string]*net.UnixListener{}}, r.take())
 			r.noneLeft()
 		})
 	}
@@ -206,45 +202,13 @@ func TestWhoseEnvironment(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			r.set("STATE_DIRECTORY", "/s", "HOME", "/h")
-			tt.set(&r.opts.process)
-			assert.Equal(t, tt.get, r.opts.process.getenv("HOME") == "/h")
-			r.opts.process.dropUnheeded()
+			tt.set(&this)
+			assert.Equal(t, tt.get, Getenv("HOME") == "/h")
+			DropUnheeded()
 			assert.Equal(t, tt.kept, os.Getenv("STATE_DIRECTORY") == "/s")
 			assert.Equal(t, "/h", os.Getenv("HOME"))
 		})
 	}
-}
-
-// TestSaved: the next image knows what was given.
-func TestSaved(t *testing.T) {
-	r := newRig(t)
-	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
-	r.give(1, r.socket(unix.SOCK_STREAM, r.dir+"/s.d/adopt"))
-	r.announce(2)
-	s := r.take()
-	b, err := json.Marshal(s.Save())
-	require.NoError(t, err)
-	var v Saved
-	require.NoError(t, json.Unmarshal(b, &v))
-	next := Restore(v)
-	defer next.Close()
-	assert.True(t, next.Has(Stream))
-	assert.True(t, next.Has(Adopt))
-	assert.False(t, next.Has(Attach))
-	assert.Equal(t, s.Paths(), next.Paths())
-	assert.Nil(t, next.Listener(Stream))
-	assert.Nil(t, next.Datagram())
-	var none *Sockets
-	assert.Zero(t, none.Save())
-	assert.False(t, Restore(Saved{}).Any(roles...))
-}
-
-func TestUserNeedsNoInit(t *testing.T) {
-	r := newRig(t)
-	r.opts.process.uid, r.opts.process.euid, r.opts.process.ppid = 501, 501, 4711
-	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
-	r.announce(1)
-	assert.True(t, r.take().Has(Stream))
 }
 
 func TestRefused(t *testing.T) {
@@ -257,17 +221,15 @@ func TestRefused(t *testing.T) {
 		give string // name of the descriptor
 		want string
 	}{
-		{"no number", func(r *rig) { r.set("LISTEN_FDS", "x") }, "stream", `LISTEN_FDS="x"`},
-		{"negative", func(r *rig) { r.set("LISTEN_FDS", "-1") }, "stream", `LISTEN_FDS="-1"`},
 		{"very many", func(r *rig) { r.set("LISTEN_FDS", "33") }, "stream", `LISTEN_FDS="33"`},
 		{"too many names", stream("s"), "stream:attach", "has 2 names"},
 		{"unknown name", stream("s"), "http", `"http": the name means nothing here: use one of stream, attach`},
-		{"not open", func(*rig) {}, "stream", "look at it: bad file descriptor"},
+		{"not open", func(*rig) {}, "stream", "ask for its address: bad file descriptor"},
 		{"a file", func(r *rig) {
 			fd, err := unix.Open(r.dir, unix.O_RDONLY, 0)
 			require.NoError(r.t, err)
 			r.give(0, fd)
-		}, "stream", "it is no socket"},
+		}, "stream", "ask for its address: socket operation on non-socket"},
 		{"an internet socket", func(r *rig) {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 			require.NoError(r.t, err)
@@ -314,13 +276,9 @@ func TestRefused(t *testing.T) {
 			r.announce(1)
 			tt.set(r)
 			r.set("LISTEN_FDNAMES", tt.give)
-			s, err := Take(r.opts)
+			_, err := Take(r.opts)
 			require.ErrorContains(t, err, tt.want)
-			assert.Nil(t, s)
 			r.noneLeft()
-			s.Close() // nil has none
-			assert.False(t, s.Has(Stream))
-			assert.Nil(t, s.Paths())
 		})
 	}
 }
@@ -338,12 +296,14 @@ func TestLinkToTheSameDirectory(t *testing.T) {
 	assert.True(t, s.Has(Attach))
 }
 
+// TestPathIsGone: it costs a warning. A user's daemon needs no process 1 for a parent.
 func TestPathIsGone(t *testing.T) {
 	r := newRig(t)
+	this.uid, this.euid, this.ppid = 501, 501, 4711
 	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
 	require.NoError(t, os.Remove(r.dir+"/s"))
 	r.announce(1)
-	assert.True(t, r.take().Has(Stream))
+	assert.Len(t, r.take().Names, 1)
 	assert.Contains(t, r.log.String(), "level=WARN")
 	assert.Contains(t, r.log.String(), "its path is gone")
 }
@@ -353,7 +313,7 @@ func TestLaunchd(t *testing.T) {
 	r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
 	r.give(1, r.socket(unix.SOCK_STREAM, r.dir+"/s.d/adopt"))
 	var asked []string
-	r.opts.activate = func(name string) ([]int, error) {
+	activateSocket = func(name string) ([]int, error) {
 		asked = append(asked, name)
 		switch name {
 		case "Listeners":
@@ -366,39 +326,28 @@ func TestLaunchd(t *testing.T) {
 	s := r.take()
 	assert.True(t, s.Has(Stream))
 	assert.True(t, s.Has(Adopt))
-	assert.False(t, s.Any(Attach, Dgram, Control))
+	assert.False(t, s.Has(Attach, Dgram, Control))
 	assert.Equal(t, []string{Stream, Attach, Adopt, Dgram, Control, "Listeners"}, asked)
 
 	asked = nil
-	r.opts.process.ppid = 2
-	assert.False(t, r.take().Has(Stream))
+	this.ppid = 2
+	r.take()
 	assert.Empty(t, asked, "a daemon of root's that a user started asks for nothing")
 
-	r.opts.process.ppid = 1
-	r.opts.activate = func(string) ([]int, error) { return nil, unix.EINVAL }
+	this.ppid = 1
+	activateSocket = func(string) ([]int, error) { return nil, unix.EINVAL }
 	_, err := Take(r.opts)
 	require.ErrorIs(t, err, unix.EINVAL)
-	r.opts.activate = func(string) ([]int, error) { return []int{base + 40}, nil }
+	activateSocket = func(string) ([]int, error) { return []int{base + 40}, nil }
 	_, err = Take(r.opts)
-	require.ErrorContains(t, err, `launchd's socket "stream": look at it`)
-}
-
-// TestRealProcess: without a service manager a process gets nothing, whatever the system.
-func TestRealProcess(t *testing.T) {
-	t.Setenv("LISTEN_PID", "1")
-	t.Setenv("LISTEN_FDS", "1")
-	s, err := Take(Options{Socket: "/x", Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	assert.False(t, s.Has(Stream))
-	_, there := os.LookupEnv("LISTEN_FDS")
-	assert.False(t, there)
+	require.ErrorContains(t, err, `launchd's socket "stream": ask for its address`)
 }
 
 func TestNotifier(t *testing.T) {
 	r := newRig(t)
 	path := r.dir + "/notify"
 	for _, addr := range []string{path, "@inherit-test-" + strconv.Itoa(os.Getpid())} {
-		if addr[0] == '@' && !abstractNames {
+		if addr[0] == '@' && runtime.GOOS != "linux" {
 			continue
 		}
 		in, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: addr, Net: "unixgram"})
@@ -411,12 +360,10 @@ func TestNotifier(t *testing.T) {
 			return string(b[:n])
 		}
 		r.set("NOTIFY_SOCKET", addr)
-		n := takeNotifier(r.opts.process, r.opts.Log)
-		require.NotNil(t, n)
+		n := Notifier{r.take().Manager, r.opts.Log}
 		r.noneLeft()
 		n.Ready("serving /a\nFDSTORE=1")
 		assert.Equal(t, "READY=1\nSTATUS=serving /a FDSTORE=1", read())
-		n = NewNotifier(n.Addr(), r.opts.Log)
 		n.Reloading()
 		assert.Regexp(t, `^RELOADING=1\nMONOTONIC_USEC=[1-9][0-9]*\nSTATUS=upgrading$`, read())
 		n.Stopping()
@@ -430,19 +377,13 @@ func TestNotifierThatIsNotRead(t *testing.T) {
 	r := newRig(t)
 	for _, addr := range []string{r.dir + "/none", "relative", "vsock:2:1234", "/" + strings.Repeat("x", 200)} {
 		r.log.Reset()
-		n := NewNotifier(addr, r.opts.Log)
-		n.Ready("x")
+		Notifier{addr, r.opts.Log}.Ready("x")
 		assert.Equal(t, 1, strings.Count(r.log.String(), "\n"), addr)
 		assert.Contains(t, r.log.String(), "level=DEBUG")
 	}
-	assert.Nil(t, NewNotifier("", nil))
 	r.set("NOTIFY_SOCKET", "/x")
-	r.opts.process.ppid = 2
-	n := takeNotifier(r.opts.process, r.opts.Log)
-	assert.Nil(t, n)
+	this.ppid = 2
+	assert.Empty(t, r.take().Manager)
 	r.noneLeft()
-	n.Ready("x") // nil tells nothing
-	n.Stopping()
-	n.Reloading()
-	assert.Empty(t, n.Addr())
+	Notifier{}.Stopping() // without an address it tells nothing
 }

@@ -15,71 +15,42 @@ import (
 // notifyTime is how long the service manager may take to read a message.
 const notifyTime = 500 * time.Millisecond
 
-// A Notifier tells a service manager how the daemon is, by systemd's protocol: one datagram to the socket in NOTIFY_SOCKET. A
-// nil one tells nothing. What cannot be told is logged at DEBUG and is no error.
+// A Notifier tells a service manager how the daemon is, by systemd's protocol: one datagram to the socket at Addr, an absolute path or
+// "@" and an abstract name. One without an address tells nothing. What cannot be told is logged at DEBUG and is no error.
 type Notifier struct {
-	addr string
-	log  *slog.Logger
-}
-
-// TakeNotifier reads NOTIFY_SOCKET and removes it from the environment. It returns nil if it is not set or not heeded.
-func TakeNotifier(log *slog.Logger) *Notifier { return takeNotifier(thisProcess(), log) }
-
-func takeNotifier(p process, log *slog.Logger) *Notifier {
-	addr, _ := takeVariable("NOTIFY_SOCKET")
-	if addr != "" && !p.heeds() {
-		log.Debug("NOTIFY_SOCKET is ignored: a daemon that runs as root heeds it only when process 1 has started it", "parent", p.ppid)
-		return nil
-	}
-	return NewNotifier(addr, log)
-}
-
-// NewNotifier tells the socket at addr, an absolute path or "@" and an abstract name. It is for an image that takes over from
-// another one, whose Addr it was given; nil if addr is empty.
-func NewNotifier(addr string, log *slog.Logger) *Notifier {
-	if addr == "" {
-		return nil
-	}
-	return &Notifier{addr: addr, log: log}
-}
-
-// Addr is what NewNotifier takes; empty on nil.
-func (n *Notifier) Addr() string {
-	if n == nil {
-		return ""
-	}
-	return n.addr
+	Addr string
+	Log  *slog.Logger
 }
 
 // Ready tells that the daemon serves. status is for people.
-func (n *Notifier) Ready(status string) { n.send("READY=1", "STATUS="+status) }
+func (n Notifier) Ready(status string) { n.send("READY=1", "STATUS="+status) }
 
 // Stopping tells that it has begun to stop.
-func (n *Notifier) Stopping() { n.send("STOPPING=1", "STATUS=stopping") }
+func (n Notifier) Stopping() { n.send("STOPPING=1", "STATUS=stopping") }
 
 // Reloading tells that it changes its image; Ready follows.
-func (n *Notifier) Reloading() {
+func (n Notifier) Reloading() {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // else it stays zero
 	n.send("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000), "STATUS=upgrading")
 }
 
 // send sends one message of these lines.
-func (n *Notifier) send(lines ...string) {
-	if n == nil {
+func (n Notifier) send(lines ...string) {
+	if n.Addr == "" {
 		return
 	}
 	for i, l := range lines {
 		lines[i] = strings.ReplaceAll(l, "\n", " ") // a line break would begin another assignment
 	}
 	// Package net takes a leading "@" for an abstract name, too.
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.addr, Net: "unixgram"})
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.Addr, Net: "unixgram"})
 	if err == nil {
 		defer func() { _ = c.Close() }()
 		_ = c.SetWriteDeadline(time.Now().Add(notifyTime))
 		_, err = c.Write([]byte(strings.Join(lines, "\n")))
 	}
 	if err != nil {
-		n.log.Debug("the service manager was not told", "state", lines[0], "error", err)
+		n.Log.Debug("the service manager was not told", "state", lines[0], "error", err)
 	}
 }

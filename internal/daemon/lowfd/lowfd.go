@@ -2,7 +2,7 @@
 
 // Package lowfd keeps the lowest descriptors free of the Go runtime's poller, for a program that puts a file at such a number and
 // then becomes another program. The poller is made by the first timer, or by package os where a standard stream is
-// non-blocking, and its threads go on until exec: who overwrites its number ends with "netpoll failed".
+// non-blocking, and its threads go on until exec: a program that overwrites its number ends with "netpoll failed".
 //
 // So this package imports only slices and syscall. Packages are initialised by their path's order as soon as what they import is (Go 1.21's
 // release notes), which is here before os, and before gvisor's hash, which starts a timer.

@@ -17,13 +17,13 @@ import (
 // TestRepaired: a directory of our own with another mode is set right, what is in it stays or is replaced.
 func TestRepaired(t *testing.T) {
 	for _, c := range []struct{ dir, dgram uint32 }{
-		{0o700, 0o700}, {0o777, 0o777}, {0o1777, 0o1777}, {0o755, 0o770}, {0o2750, 0o3770}, {0o6777, 0o2777}, {0o750, 0o755}, {0o700, 0o1770},
+		{0o700, 0o700}, {0o1777, 0o777}, {0o6777, 0o2777}, {0o750, 0o755},
 	} {
 		t.Run(fmt.Sprintf("%04o %04o", c.dir, c.dgram), func(t *testing.T) {
 			dir := tempDir(t)
 			require.NoError(t, os.MkdirAll(dir+"/s.d/dgram", 0o700))
 			for _, name := range []string{"attach", "adopt", "control", "dgram/sock", "dgram/client"} {
-				staleSocket(t, dir+"/s.d/"+name, "unixgram")
+				require.NoError(t, socketAt(dir+"/s.d/"+name))
 			}
 			require.NoError(t, os.WriteFile(dir+"/s.d/lock", nil, 0o600))
 			require.NoError(t, unix.Chmod(dir+"/s.d/dgram", c.dgram))
@@ -51,9 +51,7 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{"link to a directory", false, func(dir string) error { return os.Symlink("elsewhere", dir+"/s.d") }, "no directory, or a link"},
-		{"dangling link", false, func(dir string) error { return os.Symlink("nothing", dir+"/s.d") }, "no directory, or a link"},
 		{"file", false, func(dir string) error { return os.WriteFile(dir+"/s.d", nil, 0o600) }, "no directory, or a link"},
-		{"fifo", false, func(dir string) error { return unix.Mkfifo(dir+"/s.d", 0o600) }, "no directory, or a link"},
 		{"another user's", true, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Chown(dir+"/s.d", otherUser, 0))
 		}, "s.d: it belongs to user 65534, not to us (user 0): remove it, or give another one with --runtime-dir"},
@@ -63,18 +61,12 @@ func TestRefused(t *testing.T) {
 		{"link for dgram", false, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Symlink("../elsewhere", dir+"/s.d/dgram"))
 		}, "s.d/dgram: it is no directory, or a link"},
-		{"file for dgram", false, func(dir string) error {
-			return chain(os.Mkdir(dir+"/s.d", 0o750), os.WriteFile(dir+"/s.d/dgram", nil, 0o600))
-		}, "s.d/dgram: it is no directory, or a link"},
 		{"another user's dgram", true, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Mkdir(dir+"/s.d/dgram", 0o750), os.Chown(dir+"/s.d/dgram", otherUser, 0))
 		}, "s.d/dgram: it belongs to user 65534"},
 		{"link for lock", false, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Symlink("nothing", dir+"/s.d/lock"))
 		}, "s.d/lock: "},
-		{"fifo for lock", false, func(dir string) error {
-			return chain(os.Mkdir(dir+"/s.d", 0o750), unix.Mkfifo(dir+"/s.d/lock", 0o600))
-		}, "s.d/lock: it is no file of ours"},
 		{"directory for lock", false, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Mkdir(dir+"/s.d/lock", 0o700))
 		}, "s.d/lock: is a directory"},
@@ -119,7 +111,7 @@ func TestGiven(t *testing.T) {
 	given := func(path string) (*Dir, error) {
 		return Open(Options{Socket: "/nowhere/s", Dir: path, Owner: owner(), Log: discard()})
 	}
-	for _, mode := range []uint32{0o700, 0o750, 0o755, 0o711, 0o2755} {
+	for _, mode := range []uint32{0o700, 0o2755} {
 		t.Run(fmt.Sprintf("mode %04o", mode), func(t *testing.T) {
 			dir := tempDir(t)
 			require.NoError(t, os.Mkdir(dir+"/r", 0o700))
@@ -135,7 +127,7 @@ func TestGiven(t *testing.T) {
 			assert.Equal(t, before, tree(t, dir), "it stays")
 		})
 	}
-	for _, mode := range []uint32{0o770, 0o757, 0o1777} {
+	for _, mode := range []uint32{0o770, 0o1777} {
 		t.Run(fmt.Sprintf("mode %04o is refused", mode), func(t *testing.T) {
 			dir := tempDir(t)
 			require.NoError(t, unix.Chmod(dir, mode))
@@ -166,31 +158,12 @@ func TestGiven(t *testing.T) {
 			require.ErrorContains(t, err, "it is no directory, or a link: give another one", "no user is told to remove what was named")
 		}
 	})
-	t.Run("the working directory", func(t *testing.T) {
-		dir := tempDir(t)
-		t.Chdir(dir)
-		d, err := given(".")
-		require.NoError(t, err)
-		all(t, d)
-		assert.Equal(t, []string{dir + "/attach", dir + "/adopt", dir + "/dgram/sock"}, d.reached())
-		d.Remove()
-		assert.Empty(t, tree(t, dir))
-		assert.DirExists(t, dir)
-	})
 	t.Run("with another dgram", func(t *testing.T) {
 		dir := tempDir(t)
 		require.NoError(t, os.Mkdir(dir+"/dgram", 0o755))
 		_, err := given(dir)
 		require.ErrorContains(t, err, "dgram: its mode is 0755, not 01770: remove it")
 		assert.Len(t, tree(t, dir), 1)
-	})
-	t.Run("another user's", func(t *testing.T) {
-		needRoot(t)
-		dir := tempDir(t)
-		require.NoError(t, os.Chown(dir, otherUser, 0))
-		_, err := given(dir)
-		require.ErrorContains(t, err, "it belongs to user 65534, not to us (user 0)")
-		assert.Empty(t, tree(t, dir))
 	})
 }
 
@@ -256,7 +229,7 @@ func TestInTheWay(t *testing.T) {
 			require.NoError(t, chain(socketAt(dir+"/s.d/"+name), os.Chown(dir+"/s.d/"+name, otherUser, otherGroup)))
 		}
 		require.EqualError(t, listen["attach"](d), fmt.Sprintf("make socket %s/s.d/attach: there is one of user 65534, not ours (user 0): remove it", dir))
-		require.NoError(t, listen["dgram/sock"](d), "who may bind in dgram cannot keep us out")
+		require.NoError(t, listen["dgram/sock"](d), "a user that may bind in dgram cannot keep us out")
 		assert.Contains(t, tree(t, dir), "s.d/dgram/sock socket 0770 0:0")
 	})
 }

@@ -99,7 +99,7 @@ func (d *Dir) checkNames() error {
 	return nil
 }
 
-// takeLock locks the directory for us.
+// takeLock locks the directory for us, and gives it its group and mode where they are ours to set.
 func (d *Dir) takeLock() (err error) {
 	d.lock, err = hostfs.Place{Dir: d.dir, Name: lockName}.Lock(unix.O_CREAT, func(n hostfs.Node) error {
 		if n.Kind() != unix.S_IFREG || int(n.UID) != os.Geteuid() || n.Nlink > 1 {
@@ -113,11 +113,6 @@ func (d *Dir) takeLock() (err error) {
 	if err != nil {
 		return fmt.Errorf("lock %s/%s: %w", d.Path, lockName, err)
 	}
-	return nil
-}
-
-// settleOwn gives the directory its group and mode where they are ours to set.
-func (d *Dir) settleOwn() error {
 	if !d.own() {
 		return nil
 	}
@@ -131,13 +126,13 @@ func (d *Dir) openDgram() error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = f.Close() }()
 	// In a directory that was given, one that we did not make may have this name.
 	if perm := n.Mode & 0o7777; d.Given && !created && perm|groupBits != dgramMode && perm != closedMode {
-		_ = f.Close()
 		return fmt.Errorf("runtime directory %s: its mode is %#o, not %#o: remove it, or give another one with --runtime-dir",
 			path, perm, uint32(dgramMode))
 	}
-	d.dgram = f
+	d.Dgram = true
 	return d.settle(f, path, d.mode(dgramMode))
 }
 
@@ -165,32 +160,31 @@ func (d *Dir) settle(f *os.File, path string, mode uint32) error {
 	return nil
 }
 
-// removeDirs removes what is empty.
+// removeDirs removes what is empty. Others cannot put a directory in the place of dgram, but may in that of ours.
 func (d *Dir) removeDirs() {
-	if d.lock != nil { // else dgram may be another daemon's
-		d.removeDir(d.dir, d.dgram, dgramName)
+	if d.Dgram {
+		d.complain(dgramName, unix.Unlinkat(int(d.dir.Fd()), dgramName, unix.AT_REMOVEDIR))
+	}
+	if d.lock != nil {
 		// A daemon that opens the directory from here on makes a lock of its own, and then it is not empty.
-		if err := unix.Unlinkat(int(d.dir.Fd()), lockName, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.log.Warn("cannot remove the lock of the runtime directory", "path", d.Path+"/"+lockName, "error", err)
-		}
+		d.complain(lockName, unix.Unlinkat(int(d.dir.Fd()), lockName, 0))
 	}
-	if d.Created || d.lock != nil && d.own() {
-		d.removeDir(d.parent, d.dir, filepath.Base(d.Path))
-	}
-}
-
-// removeDir removes the directory f, if there is one, if it is still name in parent, and empty.
-func (d *Dir) removeDir(parent, f *os.File, name string) {
-	if f == nil {
+	if d.dir == nil || !d.Created && (d.lock == nil || !d.own()) {
 		return
 	}
-	ours, err := hostfs.Place{Dir: parent, Name: name}.Holds(f)
+	name := filepath.Base(d.Path)
+	ours, err := hostfs.Place{Dir: d.parent, Name: name}.Holds(d.dir)
 	if err == nil && ours {
-		err = unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR)
+		err = unix.Unlinkat(int(d.parent.Fd()), name, unix.AT_REMOVEDIR)
 	}
+	d.complain(name, err)
+}
+
+// complain logs why something was not removed, unless that is in order.
+func (d *Dir) complain(name string, err error) {
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
 	default:
-		d.log.Warn("cannot remove the runtime directory", "path", d.Path, "directory", name, "error", err)
+		d.log.Warn("cannot remove a part of the runtime directory", "path", d.Path, "name", name, "error", err)
 	}
 }

@@ -28,9 +28,6 @@ func TestNames(t *testing.T) {
 		}, "%s/a/s.d"},
 		{"sticky parent", func(dir string) string { return firstOf(dir+"/s", os.Chmod(dir, os.ModeSticky|0o777)) }, "%s/s.d"},
 		{"parent for all", func(dir string) string { return firstOf(dir+"/s", os.Chmod(dir, 0o777)) }, ""},
-		{"above it for all", func(dir string) string {
-			return firstOf(dir+"/a/s", os.Mkdir(dir+"/a", 0o755), os.Chmod(dir, 0o757))
-		}, ""},
 		{"no room for the true path", func(dir string) string {
 			long := dir + "/" + strings.Repeat("x", 100)
 			return firstOf(dir+"/l/s", os.Mkdir(long, 0o755), os.Symlink(long, dir+"/l"))
@@ -70,18 +67,6 @@ func firstOf(s string, errs ...error) string {
 		return "/nowhere/" + err.Error()
 	}
 	return s
-}
-
-// TestForeignAbove: another user's directory above SOCKET's parent makes the true path worthless.
-func TestForeignAbove(t *testing.T) {
-	needRoot(t)
-	dir := tempDir(t)
-	require.NoError(t, chain(os.Mkdir(dir+"/a", 0o755), os.Chown(dir, otherUser, 0)))
-	d := open(t, dir+"/a/s")
-	ln, err := d.Listen("attach", false)
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
-	assert.Contains(t, ln.Addr().String(), "/proc/self/fd/")
 }
 
 // TestSenders: the first datagram already tells who sent it.

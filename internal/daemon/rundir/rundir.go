@@ -7,7 +7,7 @@
 //	SOCKET.d/dgram/    1770, the socket's group: sock, and what clients bind beside it
 //
 // All of it belongs to the daemon's user. Members of its group that the socket's mode keeps out are kept out here as
-// well; those whom it lets in as the socket's owner or as anybody are not let in.
+// well; users that it lets in as the socket's owner or as others are not let in.
 //
 // SOCKET's parent may be writable by others, and so is dgram. So everything is done through descriptors of directories
 // that have been checked, and no link is followed: a directory that is moved away meanwhile is of no use, and what is put in its
@@ -42,7 +42,7 @@ const (
 	suffix    = ".d" // of SOCKET.d
 	lockName  = "lock"
 	dgramName = "dgram"
-	sockName  = "sock"
+	sockName  = dgramName + "/sock"
 	newName   = "dgram.new" // of that until it has its path
 )
 
@@ -60,9 +60,10 @@ type Options struct {
 
 // A record is what the next image of the daemon needs to know of a Dir.
 type record struct {
-	Path    string       `json:"abs"`
+	Path    string       `json:"path"`
 	Given   bool         `json:"given"`   // by --runtime-dir
 	Created bool         `json:"created"` // the directory, by us
+	Dgram   bool         `json:"dgram"`   // dgram is ours
 	Owner   compat.Owner `json:"owner"`
 	Bound   []bound      `json:"bound"`
 }
@@ -72,7 +73,7 @@ type Dir struct {
 	record
 	log *slog.Logger
 
-	parent, dir, dgram, lock *os.File
+	parent, dir, lock *os.File
 
 	mu      sync.Mutex
 	removed bool
@@ -92,7 +93,7 @@ func Open(o Options) (*Dir, error) {
 			path, compat.LongestRuntimePath, n, compat.MaxSocketPath)
 	}
 	d := &Dir{record: record{Path: path, Given: o.Dir != "", Owner: o.Owner}, log: o.Log}
-	for _, step := range []func() error{d.openParent, d.openOwn, d.takeLock, d.settleOwn, d.openDgram} {
+	for _, step := range []func() error{d.openParent, d.openOwn, d.takeLock, d.openDgram} {
 		if err := step(); err != nil {
 			d.Remove()
 			return nil, err
@@ -156,31 +157,25 @@ func (d *Dir) close() {
 	}
 }
 
-func (d *Dir) files() [4]**os.File { return [4]**os.File{&d.parent, &d.dir, &d.dgram, &d.lock} }
+func (d *Dir) files() [3]**os.File { return [3]**os.File{&d.parent, &d.dir, &d.lock} }
 
-// Saved is a Dir on its way to the next image of the daemon. Descriptors are plain numbers.
+// Saved is a Dir on its way to the next image of the daemon.
 type Saved struct {
 	record
-	Where  string `json:"path"` // that of record, which older programs read here too
-	Parent int    `json:"parent"`
-	Dir    int    `json:"dir"`
-	Dgram  int    `json:"dgram"`
-	Lock   int    `json:"lock"`
+	FDs [3]int `json:"fds"` // of files
 }
 
-func (s *Saved) descriptors() [4]*int { return [4]*int{&s.Parent, &s.Dir, &s.Dgram, &s.Lock} }
-
 // Save notes what the next image needs: the directories and their lock, and which sockets were made in them. The sockets
-// themselves are for those who have them. d stays as it is.
+// themselves are for what has them. d stays as it is.
 func (d *Dir) Save(o *handover.Out) (Saved, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.removed {
 		return Saved{}, fmt.Errorf("hand over the runtime directory %s: %w", d.Path, net.ErrClosed)
 	}
-	s := Saved{record: d.record, Where: d.Path}
+	s := Saved{record: d.record}
 	for i, f := range d.files() {
-		*s.descriptors()[i] = o.FD(int((*f).Fd()))
+		s.FDs[i] = o.Conn(*f)
 	}
 	return s, nil
 }
@@ -191,7 +186,7 @@ func Restore(in *handover.In, s Saved, log *slog.Logger) (*Dir, error) {
 	d := &Dir{record: s.record, log: log}
 	for i, f := range d.files() {
 		var err error
-		if *f, err = in.File(*s.descriptors()[i]); err != nil {
+		if *f, err = in.File(s.FDs[i]); err != nil {
 			d.close()
 			return nil, fmt.Errorf("take over the runtime directory %s: %w", s.Path, err)
 		}

@@ -17,11 +17,10 @@ import (
 
 // A bound is a socket that was made.
 type bound struct {
-	Name  string `json:"name"`  // below the directory, such as dgram/sock
-	Told  string `json:"told"`  // what the system tells others as its name
-	Dgram bool   `json:"dgram"` // it is in dgram
-	Dev   uint64 `json:"dev"`
-	Ino   uint64 `json:"ino"`
+	Name string `json:"name"` // below the directory, such as dgram/sock
+	Told string `json:"told"` // what the system tells others as its name
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
 }
 
 // Listen makes the stream socket name in the directory. A stale one is removed; what is no socket of ours is an error and
@@ -35,10 +34,11 @@ func (d *Dir) Listen(name string, private bool) (*net.UnixListener, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f, _, err := d.make(name, unix.SOCK_STREAM, mode)
+	f, b, err := d.make(name, unix.SOCK_STREAM, mode)
 	if err != nil {
 		return nil, err
 	}
+	d.Bound = append(d.Bound, b)
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	ln, err := hostfs.Listen(f)
 	if err != nil {
@@ -59,19 +59,17 @@ func (d *Dir) ListenDatagram() (*net.UnixConn, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // the connection has a duplicate
-	d.Bound = d.Bound[:len(d.Bound)-1]
-	sock := hostfs.Place{Dir: d.dgram, Name: sockName}
-	if err = d.stale(sock, dgramName+"/"+sockName); err == nil {
-		if err = unix.Renameat(int(d.dir.Fd()), newName, int(d.dgram.Fd()), sockName); err != nil {
-			err = fmt.Errorf("move %s/%s to %s/%s: %w", d.Path, newName, dgramName, sockName, err)
+	if err = d.stale(sockName); err == nil {
+		if err = unix.Renameat(int(d.dir.Fd()), newName, int(d.dir.Fd()), sockName); err != nil {
+			err = fmt.Errorf("move %s/%s to %s: %w", d.Path, newName, sockName, err)
 		}
 	}
 	if err != nil {
 		d.removeSocket(b)
 		return nil, err
 	}
-	d.Bound = slices.DeleteFunc(d.Bound, func(b bound) bool { return b.Dgram })
-	b.Name, b.Dgram = dgramName+"/"+sockName, true
+	d.Bound = slices.DeleteFunc(d.Bound, func(b bound) bool { return b.Name == sockName })
+	b.Name = sockName
 	d.Bound = append(d.Bound, b)
 	c, err := hostfs.Datagram(f)
 	if err != nil {
@@ -80,13 +78,13 @@ func (d *Dir) ListenDatagram() (*net.UnixConn, error) {
 	return c, nil
 }
 
-// make binds a socket of the kind to name and gives it the group and the mode. It is the last of d.Bound then.
+// make binds a socket of the kind to name and gives it the group and the mode.
 func (d *Dir) make(name string, kind int, mode uint32) (*os.File, bound, error) {
-	where, at := d.Path+"/"+name, hostfs.Place{Dir: d.dir, Name: name}
+	where := d.Path + "/" + name
 	if d.removed {
 		return nil, bound{}, fmt.Errorf("make socket %s: %w", where, net.ErrClosed)
 	}
-	if err := d.stale(at, name); err != nil {
+	if err := d.stale(name); err != nil {
 		return nil, bound{}, err
 	}
 	if err := unix.Unlinkat(int(d.dir.Fd()), name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +102,7 @@ func (d *Dir) make(name string, kind int, mode uint32) (*os.File, bound, error) 
 		err = hostfs.BindPrivate(raw, b.Told)
 	}
 	if err == nil {
-		err = d.take(at, &b, mode)
+		err = d.take(&b, mode)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -113,10 +111,10 @@ func (d *Dir) make(name string, kind int, mode uint32) (*os.File, bound, error) 
 	return f, b, nil
 }
 
-// stale checks that there is nothing at a place but a socket that may be replaced.
-func (d *Dir) stale(at hostfs.Place, name string) error {
+// stale checks that there is nothing at a name but a socket that may be replaced.
+func (d *Dir) stale(name string) error {
 	where := d.Path + "/" + name
-	n, err := at.Node()
+	n, err := hostfs.Place{Dir: d.dir, Name: name}.Node()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -124,7 +122,7 @@ func (d *Dir) stale(at hostfs.Place, name string) error {
 		return fmt.Errorf("stat %s: %w", where, err)
 	case n.Kind() != unix.S_IFSOCK:
 		return fmt.Errorf("make socket %s: there is something that is no socket: remove it", where)
-	case int(n.UID) != os.Geteuid() && at.Dir != d.dgram:
+	case int(n.UID) != os.Geteuid() && name != sockName:
 		return fmt.Errorf("make socket %s: there is one of user %d, not ours (user %d): remove it", where, n.UID, os.Geteuid())
 	}
 	return nil
@@ -132,7 +130,8 @@ func (d *Dir) stale(at hostfs.Place, name string) error {
 
 // take checks that the socket that has appeared is ours, and gives it to the group, with the mode. Nothing was there before, and
 // only we can make something there; still it is looked at, since a path that was bound may have been led elsewhere.
-func (d *Dir) take(at hostfs.Place, b *bound, mode uint32) error {
+func (d *Dir) take(b *bound, mode uint32) error {
+	at := hostfs.Place{Dir: d.dir, Name: b.Name}
 	n, err := at.Node()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !fresh(n) {
 		return fmt.Errorf("%s does not lead to the directory that was checked: it is being moved", d.Path)
@@ -149,16 +148,12 @@ func (d *Dir) take(at hostfs.Place, b *bound, mode uint32) error {
 		d.removeSocket(*b)
 		return fmt.Errorf("set group and mode: %w", err)
 	}
-	d.Bound = append(d.Bound, *b)
 	return nil
 }
 
 // removeSocket removes b unless another file has taken its place.
 func (d *Dir) removeSocket(b bound) {
 	at := hostfs.Place{Dir: d.dir, Name: b.Name}
-	if b.Dgram {
-		at = hostfs.Place{Dir: d.dgram, Name: sockName}
-	}
 	if err := at.Remove(hostfs.Node{Dev: b.Dev, Ino: b.Ino}); err != nil {
 		d.log.Warn("cannot remove the socket", "path", d.Path+"/"+b.Name, "error", err)
 	}

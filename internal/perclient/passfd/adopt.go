@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
@@ -49,7 +49,7 @@ func (s *Server) adopt(c *conn) {
 }
 
 // giverOf is in whose name a daemon of root's acts when p hands something over; nil if in its own.
-func giverOf(p peercred.Peer) *link.User {
+func giverOf(p hostfs.Peer) *link.User {
 	if os.Geteuid() != 0 || p.Known && p.UID == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (s *Server) examine(fd int, t proto.Transport) (bound string, err error) {
 	switch {
 	case err == nil:
 		r, ok := remote.(*unix.SockaddrUnix)
-		if ok && slices.Contains(s.opts.Trust.Own, r.Name) || peercred.OfFD(fd).PID == s.self {
+		if ok && slices.Contains(s.opts.Trust.Own, r.Name) || hostfs.PeerOfFD(fd).PID == s.self {
 			return "", badDescriptor("connected to this daemon itself: its frames would go round")
 		}
 		return "", nil

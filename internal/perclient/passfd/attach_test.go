@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
@@ -307,7 +307,7 @@ func TestUsersHaveRoom(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = unix.Close(theirs) })
 		no := r.admit(&conn{
-			UnixConn: uc, srv: r.Server, via: viaAttach, peer: peercred.Peer{Known: true, UID: uid},
+			UnixConn: uc, srv: r.Server, via: viaAttach, peer: hostfs.Peer{Known: true, UID: uid},
 		})
 		if no != nil {
 			_ = uc.Close()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
@@ -37,7 +37,7 @@ func TestGiverConnectsToAService(t *testing.T) {
 
 	s := NewServer(Options{})
 	defer s.Stop()
-	for _, giver := range []peercred.Peer{{Known: true, UID: 4001, GID: 4002, PID: 1}, {Known: true}, {}} {
+	for _, giver := range []hostfs.Peer{{Known: true, UID: 4001, GID: 4002, PID: 1}, {Known: true}, {}} {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.Connect(fd, &unix.SockaddrUnix{Name: service}))

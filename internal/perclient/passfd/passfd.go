@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/peercred"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
@@ -102,7 +102,7 @@ type conn struct {
 	*net.UnixConn
 	srv  *Server
 	ctx  context.Context // the Server's when it came
-	peer peercred.Peer
+	peer hostfs.Peer
 	via  string
 	bare bool // nothing waits for an answer
 
@@ -111,7 +111,7 @@ type conn struct {
 
 // Connected takes over a connection to the socket via, "attach" or "adopt". It never blocks.
 func (s *Server) Connected(via string, uc *net.UnixConn) {
-	c := &conn{UnixConn: uc, srv: s, via: via, peer: peercred.Of(uc)}
+	c := &conn{UnixConn: uc, srv: s, via: via, peer: hostfs.PeerOf(uc)}
 	no := s.admit(c)
 	if no == nil {
 		return

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package peercred
+package hostfs
 
 import "golang.org/x/sys/unix"
 
-func ofFD(fd int) (p Peer) {
+func peerOfFD(fd int) (p Peer) {
 	const solLocal = 0
 	if c, err := unix.GetsockoptXucred(fd, solLocal, unix.LOCAL_PEERCRED); err == nil {
 		p.Known, p.UID = true, c.Uid

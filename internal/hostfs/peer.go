@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peercred tells who is at the other end of a unix socket.
-package peercred
+package hostfs
 
 import "net"
 
-// A Peer is the process at the other end of a connection, as it was when it connected. The zero Peer is one of whom nothing is
+// A Peer is the process at the other end of a connection, as it was when it connected. The zero Peer is one of which nothing is
 // known.
 type Peer struct {
 	Known bool   `json:"known,omitempty"` // UID and GID are
@@ -49,16 +48,16 @@ func (p Peer) Args() []any {
 	return []any{"peer_uid", p.UID, "peer_gid", p.GID}
 }
 
-// Of asks who is at the other end of c.
-func Of(c *net.UnixConn) (p Peer) {
+// PeerOf asks who is at the other end of c.
+func PeerOf(c *net.UnixConn) (p Peer) {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return Peer{}
 	}
-	_ = rc.Control(func(fd uintptr) { p = OfFD(int(fd)) })
+	_ = rc.Control(func(fd uintptr) { p = PeerOfFD(int(fd)) })
 	return p
 }
 
-// OfFD asks who made the other end of the socket fd. Of a datagram socket that was connected to a path nothing is known, on
+// PeerOfFD asks who made the other end of the socket fd. Of a datagram socket that was connected to a path nothing is known, on
 // Linux of a process in another PID namespace all but its number.
-func OfFD(fd int) Peer { return ofFD(fd) }
+func PeerOfFD(fd int) Peer { return peerOfFD(fd) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package peercred
+package hostfs
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func ofFD(fd int) Peer {
+func peerOfFD(fd int) Peer {
 	c, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil || c.Uid == math.MaxUint32 {
 		return Peer{}
