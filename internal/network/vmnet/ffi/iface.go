@@ -25,14 +25,14 @@ type interfaceRef struct {
 	a      *API
 	ref    uintptr
 	queue  uintptr
-	events *handler[*wakeup] // nil in one that was stopped as soon as it had started
+	block  *block  // called for events; nil, as the next, in one that was stopped as soon as it had started
+	events *wakeup
 	params api.Params
 
 	mu       sync.Mutex // held over Notify's call
 	notifies bool       // events are on
 
 	stopping atomic.Bool
-	free     sync.Once
 	stopped  chan struct{} // closed when the stop was answered
 	stopErr  error
 }
@@ -42,26 +42,19 @@ var _ api.Interface = (*interfaceRef)(nil)
 // newInterface makes what is needed to start an interface. release or stopping frees it.
 func (a *API) newInterface() *interfaceRef {
 	a.interfaces.Add(1)
-	return &interfaceRef{a: a, queue: a.newQueue(), stopped: make(chan struct{})}
+	a.queues.Add(1)
+	q := a.f.queueCreate.call(uintptr(unsafe.Pointer(cstring("socket_vmnet2"))), 0)
+	return &interfaceRef{a: a, queue: q, stopped: make(chan struct{})}
 }
 
-// listen makes the event block, once, for an interface that has started.
-func (i *interfaceRef) listen() (err error) {
-	if i.events, err = i.a.eventBlock(); err != nil {
-		return err
-	}
-	return nil
-}
-
-// release frees queue and event block, once. If the event block is called nevertheless, its slot's next user hears of it.
+// release frees queue and event block.
 func (i *interfaceRef) release() {
-	i.free.Do(func() {
-		if i.events != nil {
-			i.a.blocks.event.cancel(i.events)
-		}
-		i.a.releaseQueue(i.queue)
-		i.a.interfaces.Add(-1)
-	})
+	if i.events != nil {
+		i.a.blocks.putEvent(i.block, i.events)
+	}
+	i.a.f.queueRelease.call(i.queue)
+	i.a.queues.Add(-1)
+	i.a.interfaces.Add(-1)
 }
 
 // Params implements api.Interface.
@@ -79,7 +72,7 @@ func (i *interfaceRef) Notify(on bool) error {
 	}
 	i.notifies = true
 	f := &i.a.f.setEventCallback
-	if err := f.failed(f.status(i.ref, packetsAvailable, i.queue, i.events.block)); err != nil {
+	if err := f.failed(f.status(i.ref, packetsAvailable, i.queue, i.block.address())); err != nil {
 		_ = i.mute() // it fails for the same reason
 		return err
 	}
@@ -97,10 +90,10 @@ func (i *interfaceRef) mute() error {
 }
 
 // Wait implements api.Interface.
-func (i *interfaceRef) Wait() { i.events.do.wait() }
+func (i *interfaceRef) Wait() { i.events.wait() }
 
 // Wake implements api.Interface.
-func (i *interfaceRef) Wake() { i.events.do.wake() }
+func (i *interfaceRef) Wake() { i.events.wake() }
 
 // Read implements api.Interface.
 func (i *interfaceRef) Read(r *pkt.Reader) api.Status {
@@ -129,9 +122,11 @@ func (i *interfaceRef) Forward(ctx context.Context, fw network.Forward) error {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	answer := make(chan error, 1)
-	go i.a.answered(f, func(block uintptr) api.Status {
-		return f.status(i.ref, r.proto, r.hostPort, r.family, uintptr(unsafe.Pointer(r.addr)), r.guestPort, block)
-	}, func(err error) { answer <- err }, nil)
+	go func() {
+		answer <- i.a.ask(f, func(block uintptr) api.Status {
+			return f.status(i.ref, r.proto, r.hostPort, r.family, uintptr(unsafe.Pointer(r.addr)), r.guestPort, block)
+		})
+	}()
 	select {
 	case err := <-answer:
 		return err
@@ -140,17 +135,17 @@ func (i *interfaceRef) Forward(ctx context.Context, fw network.Forward) error {
 	}
 }
 
-// answered makes a call of f, which answers through a handler with a status. done is called once: from the handler, or at
-// once when the call itself fails, as no handler comes then. abandon is called in its place if the handler is given up.
-func (a *API) answered(f *fn, call func(block uintptr) api.Status, done func(error), abandon func()) {
-	h, err := a.blocks.status.take(a.s.globalBlock, 0, func(st api.Status, _ uintptr) { done(f.failed(st)) }, abandon)
+// ask makes a call of f, which answers through a handler with a status, and waits for that: for ever if it never comes. It does not
+// wait when the call itself fails, as no handler comes then.
+func (a *API) ask(f *fn, call func(block uintptr) api.Status) error {
+	b, answers, err := a.blocks.answerBlock(0)
 	if err != nil {
-		done(fmt.Errorf("%s: %w", f.name, err))
-		return
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
-	if st := call(h.block); st != api.Success && a.blocks.status.cancel(h) {
-		done(f.failed(st))
+	if st := call(b.address()); st != api.Success && a.blocks.giveUp(b, answers) {
+		return f.failed(st)
 	}
+	return f.failed((<-answers).status)
 }
 
 // Stop implements api.Interface. If ctx ends first, the interface is freed when the handler comes; another Stop waits for
@@ -179,22 +174,9 @@ func (i *interfaceRef) begin() {
 		i.mu.Lock()
 		_ = i.mute() // whatever it says
 		i.mu.Unlock()
-		if i.events != nil {
-			i.events.do.wake()
-		}
 		f := &i.a.f.stopInterface
-		var refused atomic.Bool
-		i.a.answered(f, func(block uintptr) api.Status {
-			st := f.status(i.ref, i.queue, block)
-			refused.Store(st != api.Success)
-			return st
-		}, func(err error) {
-			i.stopErr = err
-			if i.events != nil && !refused.Load() { // from the handler
-				i.a.blocks.wakeups.close(i.events.slot)
-			}
-			i.release() // the queue is serial: no event block comes after this handler
-			close(i.stopped)
-		}, i.release)
+		i.stopErr = i.a.ask(f, func(block uintptr) api.Status { return f.status(i.ref, i.queue, block) })
+		i.release()
+		close(i.stopped)
 	}()
 }

@@ -307,7 +307,7 @@ func TestStopSlowAndSilent(t *testing.T) {
 	err = s.during(t, stop, i.Stop)
 	require.ErrorIs(t, err, api.ErrNoAnswer)
 	assert.ErrorContains(t, err, stop)
-	s.kept.Add(ffi.Gauges{Interfaces: 1, Queues: 1, Events: 1, Answers: 1})
+	s.kept.Add(ffi.Gauges{Interfaces: 1, Queues: 1, Answers: 1})
 }
 
 // TestNoAllocation is about the data path.
