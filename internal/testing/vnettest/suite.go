@@ -36,17 +36,8 @@ type check struct {
 // checks is the suite. What each one proves stands with its function.
 var checks = []check{
 	{"Info", checkInfo},
-	{"Unicast", checkUnicast},
-	{"Broadcast", checkBroadcast},
-	{"Multicast", checkMulticast},
-	{"UnknownUnicast", checkUnknownUnicast},
-	{"NoHairpin", checkNoHairpin},
-	{"MixedBatch", checkMixedBatch},
-	{"Order", checkOrder},
+	{"Forward", checkForward},
 	{"ManyToOne", checkManyToOne},
-	{"FrameSizes", checkFrameSizes},
-	{"SinkMaxFrame", checkSinkMaxFrame},
-	{"AddressMoves", checkAddressMoves},
 	{"AddressLeavesWithPort", checkAddressLeavesWithPort},
 	{"DeafSink", checkDeafSink},
 	{"HeldSink", checkHeldSink},
