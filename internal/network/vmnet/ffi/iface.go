@@ -17,7 +17,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
 // An interfaceRef is a started interface_ref, with a serial queue of its own and the block for its events.
@@ -25,7 +24,7 @@ type interfaceRef struct {
 	a      *API
 	ref    uintptr
 	queue  uintptr
-	block  *block  // called for events; nil, as the next, in one that was stopped as soon as it had started
+	block  *block // called for events; nil, as the next, in one that was stopped as soon as it had started
 	events *wakeup
 	params api.Params
 
@@ -96,7 +95,7 @@ func (i *interfaceRef) Wait() { i.events.wait() }
 func (i *interfaceRef) Wake() { i.events.wake() }
 
 // Read implements api.Interface.
-func (i *interfaceRef) Read(r *pkt.Reader) api.Status {
+func (i *interfaceRef) Read(r *api.Reader) api.Status {
 	r.Reset()
 	st, _, _ := purego.SyscallN(i.a.f.read.addr, r.Call(i.ref)...)
 	runtime.KeepAlive(r)
@@ -105,7 +104,7 @@ func (i *interfaceRef) Read(r *pkt.Reader) api.Status {
 
 // Write implements api.Interface. Each Writer brings its own argument list, so that goroutines do not get in each other's
 // way.
-func (i *interfaceRef) Write(w *pkt.Writer) api.Status {
+func (i *interfaceRef) Write(w *api.Writer) api.Status {
 	st, _, _ := purego.SyscallN(i.a.f.write.addr, w.Call(i.ref)...)
 	runtime.KeepAlive(w)
 	return api.Status(uint32(st))
