@@ -17,7 +17,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
 // A fake is vmnet.framework in Go: networks with a learning bridge each, limits, and faults that a test switches on. It
@@ -291,7 +290,12 @@ type desc struct {
 	iovcnt, flags uint32
 }
 
-func (i *fakeInterface) Read(r *pkt.Reader) api.Status {
+// args are the arguments of a call behind the first.
+func args(call []uintptr) (p unsafe.Pointer, count *int32) {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&call[1])), *(**int32)(unsafe.Pointer(&call[2]))
+}
+
+func (i *fakeInterface) Read(r *api.Reader) api.Status {
 	i.reads.Add(1)
 	if i.reading.Add(1) > 1 {
 		i.net.f.broken("two reads at a time")
@@ -314,7 +318,7 @@ func (i *fakeInterface) Read(r *pkt.Reader) api.Status {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	r.Reset()
-	p, count := r.Args()
+	p, count := args(r.Call(0))
 	d := unsafe.Slice((*desc)(p), int(*count))
 	n := min(len(d), len(i.queue))
 	if i.short > 0 {
@@ -331,11 +335,11 @@ func (i *fakeInterface) Read(r *pkt.Reader) api.Status {
 	return api.Success
 }
 
-func (i *fakeInterface) Write(w *pkt.Writer) api.Status {
+func (i *fakeInterface) Write(w *api.Writer) api.Status {
 	i.writes.Add(1)
 	i.calls.Add(1)
 	defer i.calls.Add(-1)
-	p, count := w.Args()
+	p, count := args(w.Call(0))
 	var frames [][]byte
 	sum := 0
 	for _, d := range unsafe.Slice((*desc)(p), int(*count)) {

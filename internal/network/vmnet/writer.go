@@ -9,7 +9,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
 // maxRetries bounds the writes that one batch may try again while the kernel has no buffers. A batch of 200 is cut down to
@@ -19,7 +18,7 @@ const maxRetries = 8
 // A writer writes one client's frames to the interface behind its port, own or shared. One goroutine at a time uses it. In the
 // common case a batch of the client is one vmnet_write straight from the client's buffer.
 type writer struct {
-	*pkt.Writer
+	*api.Writer
 	counts *counters
 
 	// of the batch that is being sent

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
 // An API is vmnet.framework on this machine. Its methods may be called from several goroutines.
@@ -108,10 +107,10 @@ type Interface interface {
 	Wake()
 	// Read is one vmnet_read of up to all of r's slots. With Success r holds what was read, nothing perhaps. One
 	// goroutine at a time reads.
-	Read(r *pkt.Reader) Status
+	Read(r *Reader) Status
 	// Write is one vmnet_write of what w holds: all of it is written, or nothing and a status other than Success.
 	// Goroutines may write at the same time, each with a Writer of its own.
-	Write(w *pkt.Writer) Status
+	Write(w *Writer) Status
 	// Forward is vmnet_interface_add_ip_port_forwarding_rule, for plain interfaces.
 	Forward(ctx context.Context, f network.Forward) error
 	// Stop turns events off and stops the interface, and waits until its handler was called or ctx is done. The caller

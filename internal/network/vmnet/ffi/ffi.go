@@ -14,7 +14,7 @@
 //   - A function that takes uintptr(unsafe.Pointer(&x)) is marked go:uintptrescapes, as SyscallN is. Without the mark x may
 //     be on a goroutine's stack, which may move.
 //   - What C keeps an address of beyond a call, which are blocks, is in mapped memory. What it has during a call may be on Go's
-//     heap, such as packet descriptors (package pkt): the caller keeps that alive.
+//     heap, such as packet descriptors: the caller keeps that alive.
 //   - Blocks are hand-made global ones: _Block_copy and _Block_release leave those alone. Their functions are assembly of ours, which
 //     stays on C's stack and calls nothing but write(2) and xpc_retain: no code of Go's runs on a thread that Go did not make.
 //   - A handler's block stores what it was called with in itself, and wakes a goroutine through a pipe, unless a byte is in that
