@@ -19,6 +19,8 @@ type API struct {
 	s       statics
 	blocks  *blocks
 
+	noNetworks error // names the first function for networks that this macOS does not have
+
 	interfaces, queues, networks atomic.Int64 // that exist, for tests
 }
 
@@ -38,7 +40,7 @@ func newAPI(handles ...uintptr) (*API, error) {
 }
 
 // Features implements api.API.
-func (a *API) Features() api.Features { return api.Features{Networks: a.needNetworks() == nil} }
+func (a *API) Features() api.Features { return api.Features{Networks: a.noNetworks == nil} }
 
 // SharedInterfaces implements api.API.
 func (a *API) SharedInterfaces() ([]string, error) {

@@ -6,6 +6,7 @@ package ffi
 
 import (
 	"math"
+	"reflect"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -43,9 +44,9 @@ func (a *API) Idle() int {
 
 // Functions are the names of all functions that are bound and there.
 func (a *API) Functions() (names []string) {
-	for _, s := range a.f.table() {
-		if s.fn.addr != 0 {
-			names = append(names, s.name)
+	for _, f := range reflect.ValueOf(a.f).Fields() {
+		if f.FieldByName("addr").Uint() != 0 {
+			names = append(names, f.FieldByName("name").String())
 		}
 	}
 	return names

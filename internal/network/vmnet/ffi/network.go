@@ -35,8 +35,8 @@ func (a *API) NewNetwork(c api.NetworkConfig) (api.Network, error) {
 	if c.Mode != network.ModeHost && c.Mode != network.ModeShared {
 		return nil, fmt.Errorf("%s: mode %q: want host or shared", a.f.configCreate.name, c.Mode)
 	}
-	if err := a.needNetworks(); err != nil {
-		return nil, err
+	if a.noNetworks != nil {
+		return nil, a.noNetworks
 	}
 	status := new(uint32)
 	*status = uint32(api.Failure)
