@@ -148,7 +148,6 @@ func TestReservationsOutliveTheAnchor(t *testing.T) {
 	o := onNetwork()
 	o.Reservations = []network.Reservation{{MAC: guestMAC(1), Addr: netip.MustParseAddr("192.168.64.9")}}
 	r := newRig(t, f, o)
-	defer r.end()
 	r.shared.anchor.Load().die(api.InvalidAccess)
 	r.until("a new anchor", func() bool { return r.Status().Starts == 2 })
 	f.mu.Lock()
