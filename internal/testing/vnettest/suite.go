@@ -49,7 +49,6 @@ var checks = []check{
 	{"NothingAfterClose", checkNothingAfterClose},
 	{"AttachCloseStorm", checkAttachCloseStorm},
 	{"NetworkClose", checkNetworkClose},
-	{"NetworkCloseUnderTraffic", checkNetworkCloseUnderTraffic},
 }
 
 // TestNetwork runs the conformance suite: each subtest gets a network of its own from mk and closes it. When that is done,
