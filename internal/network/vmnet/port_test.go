@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -380,37 +379,6 @@ func TestTransientTrouble(t *testing.T) {
 		assert.Equal(t, 5, r.Status().Own)
 		assert.EqualValues(t, 5, r.Status().Promoted)
 	})
-}
-
-// TestManyReconnect: thirty clients leave and come back at once, several times, beyond the limit of interfaces.
-func TestManyReconnect(t *testing.T) {
-	f := newFake()
-	f.limit = 20
-	r := newRig(t, f, onNetwork())
-	stay := r.attach(200)
-	for range 3 {
-		var wg sync.WaitGroup
-		guests := make([]*guest, 30)
-		for i := range guests {
-			wg.Go(func() {
-				g, err := r.tryAttach(context.Background(), byte(i))
-				if assert.NoError(t, err) {
-					guests[i] = g
-					g.say(g.to(stay.mac, fmt.Sprintf("from %d", i)))
-				}
-			})
-		}
-		wg.Wait()
-		for i, g := range guests {
-			r.until("its first frame", func() bool { return stay.hears(fmt.Sprintf("from %d", i)) })
-			r.talk(stay, g)
-		}
-		for _, g := range guests {
-			wg.Go(func() { assert.NoError(t, g.Close()) })
-		}
-		wg.Wait()
-	}
-	r.talk(stay, r.attach(1))
 }
 
 // TestOtherSubnetForClient: an interface that cannot reach the others is not used.

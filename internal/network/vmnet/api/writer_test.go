@@ -161,26 +161,3 @@ func TestAddressesStay(t *testing.T) {
 		require.NoError(t, unix.Munmap(mem))
 	})
 }
-
-func TestNoAllocation(t *testing.T) {
-	r := api.NewReader(32, 1514)
-	w := api.NewWriter(32)
-	total := 0
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		r.Reset()
-		desc, count := args(r.Call(1))
-		for i := range 32 {
-			d := (*[3]uint64)(unsafe.Add(desc, 24*i))
-			d[0] = uint64(60 + 40*i)
-		}
-		*count = 32
-		b, _ := r.Batch()
-		w.Begin(b)
-		for it := b.Iter(); it.Next(); {
-			w.Add(it.Frame())
-		}
-		total += len(w.Call(1)) + len(r.Call(1)) + w.Len()
-		w.End()
-	}))
-	assert.NotZero(t, total)
-}
