@@ -161,12 +161,12 @@ func checkBoth(o Options) error {
 	return nil
 }
 
-// needs is "who needs".
-func needs(who string, names []string) string {
+// needs is what with the verb for so many names.
+func needs(what string, names []string) string {
 	if len(names) > 1 {
-		return who + " need"
+		return what + " need"
 	}
-	return who + " needs"
+	return what + " needs"
 }
 
 // firstHost is the first address of p that a host can have.

@@ -91,7 +91,7 @@ func (w *writer) rescue(start, n int, st api.Status) {
 			return
 		}
 		count = &w.counts.refused
-		w.to.net.log.Warn("macOS did not take a frame", "client", w.to.who, "error", st)
+		w.to.net.log.Warn("macOS did not take a frame", "client", w.to.name, "error", st)
 	case verdictExhausted:
 		if n > 1 && w.retries > 0 {
 			w.halves(start, n)
@@ -101,7 +101,7 @@ func (w *writer) rescue(start, n int, st api.Status) {
 		w.to.net.exhausted.Add(uint64(n))
 	default:
 		count = &w.counts.refused
-		w.to.net.log.Warn("macOS did not take frames", "client", w.to.who, "frames", n, "error", st)
+		w.to.net.log.Warn("macOS did not take frames", "client", w.to.name, "frames", n, "error", st)
 	}
 	count.Add(uint64(n))
 }

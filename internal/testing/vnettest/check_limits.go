@@ -48,7 +48,7 @@ func checkDeafSink(l *lan) {
 }
 
 // checkHeldSink: while a sink is being called, nothing that other clients need is locked: unicast between them, attaching
-// and closing go on. A sink does not block; this one is held to make visible for whom it would keep a lock.
+// and closing go on. A sink does not block; this one is held to show which others a lock would hold up.
 func checkHeldSink(l *lan) {
 	a, b, c := l.three()
 	entered, release, sent := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})

@@ -123,7 +123,7 @@ func (r *Reader) Call(ref uintptr) []uintptr {
 // the next Reset. It is called once after a read.
 func (r *Reader) Batch() (b frame.Batch, odd int) {
 	n := int(*r.count)
-	if n < 0 || n > len(r.desc) { // no framework does; what it touched is anyone's guess
+	if n < 0 || n > len(r.desc) { // no framework does; there is no telling what it touched
 		n = min(max(n, 0), len(r.desc))
 	} else {
 		// One more than were read, as the framework may ready a descriptor before it finds that there is no packet for it.
