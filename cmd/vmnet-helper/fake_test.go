@@ -74,10 +74,7 @@ func TestSignals(t *testing.T) {
 func TestMachineGone(t *testing.T) {
 	d := newFake(t)
 	path := filepath.Join(shortDir(t), "s")
-	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-	x := d.next()
-	x.answer(t, reply)
-	h.info()
+	h, x := d.serve(path)
 	machine, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".c", Net: "unixgram"})
 	require.NoError(t, err)
 	defer machine.Close()
@@ -132,9 +129,7 @@ func TestBadDescriptors(t *testing.T) {
 func TestOneSocketOneHelper(t *testing.T) {
 	d := newFake(t)
 	path := filepath.Join(shortDir(t), "s")
-	first := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-	d.next().answer(t, reply)
-	first.info()
+	first, _ := d.serve(path)
 	second := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
 	assert.Equal(t, 1, second.exit())
 	assert.Contains(t, second.stderr.String(), "another vmnet-helper")
@@ -142,15 +137,11 @@ func TestOneSocketOneHelper(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 0, first.stop())
 
-	third := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-	d.next().answer(t, reply)
-	third.info()
+	third, _ := d.serve(path)
 	require.NoError(t, third.Process.Kill())
 	<-third.ended
 
-	fourth := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-	d.next().answer(t, reply)
-	fourth.info()
+	fourth, _ := d.serve(path)
 	assert.Equal(t, 0, fourth.stop(), "what a killed one has left is no obstacle")
 }
 

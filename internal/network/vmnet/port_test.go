@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,15 @@ import (
 
 // long is a payload that makes a frame of n bytes, and tells i.
 func long(i, n int) string { return fmt.Sprintf("%05d", i) + strings.Repeat("x", n-frame.MinLen-5) }
+
+// burst is count broadcasts of n bytes, and their payloads.
+func (g *guest) burst(count, n int) (frames [][]byte, payloads []string) {
+	for i := range count {
+		payloads = append(payloads, long(i, n))
+		frames = append(frames, g.to(broadcast, payloads[i]))
+	}
+	return frames, payloads
+}
 
 // TestOneWrite: what the limits allow leaves in one call, straight from the client's buffer, and comes in few reads.
 func TestOneWrite(t *testing.T) {
@@ -45,12 +55,7 @@ func TestOneWrite(t *testing.T) {
 			f.tune = tt.change
 			r := newRig(t, f, onNetwork())
 			a, b := r.attach(1), r.attach(2)
-			var frames [][]byte
-			var want []string
-			for i := range tt.frames {
-				want = append(want, long(i, tt.n))
-				frames = append(frames, a.to(b.mac, want[i]))
-			}
+			frames, want := a.burst(tt.frames, tt.n)
 			a.say(frames...)
 			r.until("all of them", func() bool { return len(b.heard()) >= len(want) })
 			assert.Equal(t, want, b.heard())
@@ -68,7 +73,6 @@ func TestBadFrames(t *testing.T) {
 				f := newFake()
 				o := onNetwork()
 				if shared {
-					f.tune = nil
 					o.Interfaces = interfacesOne
 				}
 				r := newRig(t, f, o)
@@ -91,21 +95,11 @@ func TestBadFrames(t *testing.T) {
 						return api.Success
 					}
 				})
-				var frames [][]byte
-				var want []string
-				for k := range 200 {
-					p := long(k, 60)
-					if k == 0 || k == 77 || k == 78 || k == 199 {
-						frames = append(frames, a.to(broadcast, "bad"))
-					} else {
-						want = append(want, p)
-						frames = append(frames, a.to(broadcast, p))
-					}
-					if k == 100 {
-						frames = append(frames, a.to(broadcast, long(k, 1515))) // never offered
-					}
+				frames, want := a.burst(200, 60)
+				for _, k := range []int{199, 78, 77, 0} {
+					frames[k], want = a.to(broadcast, "bad"), slices.Delete(want, k, k+1)
 				}
-				a.say(frames...)
+				a.say(slices.Insert(frames, 100, a.to(broadcast, long(0, 1515)))...) // one more, which is never offered
 				assert.Equal(t, want, taken, "in order")
 				assert.Equal(t, map[network.DropReason]uint64{network.DropRefused: 4, network.DropOversize: 1}, a.Stats().Drops)
 				assert.Less(t, i.writes.Load(), int64(80))
@@ -139,10 +133,7 @@ func TestExhausted(t *testing.T) {
 					return api.BufferExhausted
 				}
 			})
-			var frames [][]byte
-			for k := range 200 {
-				frames = append(frames, a.to(broadcast, long(k, 60)))
-			}
+			frames, _ := a.burst(200, 60)
 			a.say(frames...)
 			assert.Equal(t, tt.want, a.Stats().Drops[network.DropExhausted])
 			assert.Equal(t, tt.want, r.Status().Exhausted)
@@ -305,10 +296,7 @@ func TestAnchorDies(t *testing.T) {
 		assert.Equal(t, first.net.f.configs[0], first.net.f.configs[len(r.fake.configs)-1], "with the same identity")
 		a.say(a.to(broadcast, "hello"))
 		assert.EqualValues(t, 1, second.packets.Load())
-		var frames [][]byte
-		for i := range 40 {
-			frames = append(frames, a.to(broadcast, long(i, 60)))
-		}
+		frames, _ := a.burst(40, 60)
 		a.say(frames...)
 		assert.EqualValues(t, 41, second.packets.Load())
 		second.put(a.to(b.mac, "from outside"))
