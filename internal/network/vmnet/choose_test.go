@@ -23,7 +23,8 @@ var (
 // addressed is what the command line makes of --vmnet-gateway=gw, --vmnet-mask and, if end is not empty, --vmnet-dhcp-end.
 // derived is the end that it computes without.
 func addressed(mode network.Mode, subnet, gw, end, derived string) Options {
-	o := Options{Mode: mode, Subnet: netip.MustParsePrefix(subnet), Gateway: netip.MustParseAddr(gw), DHCPEnd: netip.MustParseAddr(derived)}
+	o := inMode(mode)
+	o.Subnet, o.Gateway, o.DHCPEnd = netip.MustParsePrefix(subnet), netip.MustParseAddr(gw), netip.MustParseAddr(derived)
 	if end != "" {
 		o.DHCPEnd, o.DHCPEndSet = netip.MustParseAddr(end), true
 	}
@@ -41,7 +42,14 @@ func onNetwork() Options {
 	return o
 }
 
-func bridged() Options { return Options{Mode: network.ModeBridged, Interface: "en0"} }
+func bridged() Options {
+	o := inMode(network.ModeBridged)
+	o.Interface = "en0"
+	return o
+}
+
+// inMode leaves all but the mode to macOS.
+func inMode(m network.Mode) Options { return Options{NetworkConfig: api.NetworkConfig{Mode: m}} }
 
 // with changes o.
 func with(o Options, change func(*Options)) Options {
@@ -86,7 +94,7 @@ func TestChoose(t *testing.T) {
 		{"interface id", with(home(), func(o *Options) { o.InterfaceID = id }), iface, iface},
 		{"network identifier", with(home(), func(o *Options) { o.NetworkID = id }), iface, iface},
 		{"way out, shared", with(home(), func(o *Options) { o.Interface = "en1" }), either, iface},
-		{"way out, host", Options{Mode: network.ModeHost, Interface: "en1"}, iface, iface},
+		{"way out, host", with(inMode(network.ModeHost), func(o *Options) { o.Interface = "en1" }), iface, iface},
 		{"what both honour", with(home(), func(o *Options) {
 			o.NAT66Prefix, o.MTU, o.Offload = netip.MustParsePrefix("fd00:1::/64"), 9000, true
 			o.Interfaces, o.Forwards = interfacesOne, someForward()
@@ -94,8 +102,8 @@ func TestChoose(t *testing.T) {
 		{"isolation", with(home(), func(o *Options) { o.Isolate = true }), iface, iface},
 		{"isolation by a network object", with(home(), func(o *Options) { o.Isolate, o.UseAPI = true, apiNetwork }), want{mention: "--isolate"}, same},
 		{"isolation without NAT44", with(home(), func(o *Options) { o.Isolate, o.DisableNAT44 = true, true }), want{mention: "--isolate"}, same},
-		{"nothing but the socket", Options{Mode: network.ModeShared}, either, iface},
-		{"no DHCP and no addresses", Options{Mode: network.ModeShared, DisableDHCP: true}, onlyNetwork, need26("--vmnet-disable-dhcp")},
+		{"nothing but the socket", inMode(network.ModeShared), either, iface},
+		{"no DHCP and no addresses", with(inMode(network.ModeShared), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
 
 		{"no DHCP", with(home(), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
 		{"no NAT44", with(home(), func(o *Options) { o.DisableNAT44 = true }), onlyNetwork, need26("--vmnet-disable-nat44")},
@@ -121,7 +129,7 @@ func TestChoose(t *testing.T) {
 		{"interface asked for, no DHCP", with(home(), func(o *Options) { o.UseAPI, o.DisableDHCP = apiInterface, true }), want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"}, same},
 
 		{"bridged", bridged(), iface, iface},
-		{"bridged to nothing", Options{Mode: network.ModeBridged}, want{mention: "--vmnet-interface|--list-interfaces"}, want{mention: "--vmnet-interface"}},
+		{"bridged to nothing", inMode(network.ModeBridged), want{mention: "--vmnet-interface|--list-interfaces"}, want{mention: "--vmnet-interface"}},
 		{"bridged, MTU", with(bridged(), func(o *Options) { o.MTU = 9000 }), want{mention: "--vmnet-mtu|bridged"}, same},
 		{"bridged, forward", with(bridged(), func(o *Options) { o.Forwards = someForward() }), want{mention: "--vmnet-forward|bridged"}, same},
 		{"bridged, gateway", with(bridged(), func(o *Options) { o.Gateway = netip.MustParseAddr("10.0.0.1") }), want{mention: "--vmnet-gateway|bridged"}, same},

@@ -86,7 +86,7 @@ func TestInfo(t *testing.T) {
 			Mode: network.ModeHost, Subnet: netip.MustParsePrefix("10.0.0.0/16"), Gateway: netip.MustParseAddr("10.0.0.9"),
 			DHCPStart: netip.MustParseAddr("10.0.0.10"), DHCPEnd: netip.MustParseAddr("10.0.0.99"), MTU: 1500, MaxFrame: 1514,
 		}},
-		{"macOS chooses, no DHCP", Options{Mode: network.ModeShared, DisableDHCP: true, MTU: 9000}, nil, network.Info{
+		{"macOS chooses, no DHCP", with(inMode(network.ModeShared), func(o *Options) { o.DisableDHCP, o.MTU = true, 9000 }), nil, network.Info{
 			Mode: network.ModeShared, Subnet: fakeDefault, Gateway: netip.MustParseAddr("192.168.64.1"), MTU: 9000, MaxFrame: 9014,
 		}},
 		{"network that tells no addresses", onNetwork(), func(f *fake) {
@@ -207,7 +207,7 @@ func TestIdentities(t *testing.T) {
 // TestSubnetIsKept: a network without --vmnet-gateway asks for the subnet of its last start, and does without where
 // that does not exist.
 func TestSubnetIsKept(t *testing.T) {
-	auto := Options{Mode: network.ModeShared, UseAPI: apiNetwork}
+	auto := with(inMode(network.ModeShared), func(o *Options) { o.UseAPI = apiNetwork })
 	last := netip.MustParsePrefix("192.168.77.0/24")
 	m := &memory{subnet: last}
 	f := newFake()

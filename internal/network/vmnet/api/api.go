@@ -44,7 +44,7 @@ type Network interface {
 
 // A NetworkConfig is what vmnet_network_configuration_* can set. Zero fields leave the framework's default.
 type NetworkConfig struct {
-	Mode              network.Mode // host or shared
+	Mode              network.Mode // host or shared; in bridged mode there is no network object
 	ExternalInterface string       // the way out, shared mode only
 	Subnet            netip.Prefix // masked; the host gets its first address
 	NAT66Prefix       netip.Prefix // a /64
