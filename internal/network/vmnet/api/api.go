@@ -13,7 +13,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
-// An API is vmnet.framework on this machine. Its methods may be called from several goroutines.
+// An API is vmnet.framework on this machine. Its methods may be called from several goroutines. What they are given was checked: it
+// is of the kinds that the comments say.
 type API interface {
 	Features() Features
 	// NewNetwork makes a vmnet_network_ref (macOS 26, host and shared mode). It fails with ErrMissing where the framework
@@ -46,7 +47,7 @@ type Network interface {
 type NetworkConfig struct {
 	Mode              network.Mode // host or shared; in bridged mode there is no network object
 	ExternalInterface string       // the way out, shared mode only
-	Subnet            netip.Prefix // masked; the host gets its first address
+	Subnet            netip.Prefix // IPv4, masked; the host gets its first address
 	NAT66Prefix       netip.Prefix // a /64
 	MTU               int          // bytes
 	DisableNAT44      bool
@@ -64,7 +65,7 @@ type InterfaceConfig struct {
 	Mode            network.Mode
 	SharedInterface string // vmnet_shared_interface_name_key
 
-	// Start, End and Mask are the gateway, the last address and the netmask; all three or none.
+	// Start, End and Mask are the gateway, the last address and the netmask, of IPv4; all three or none.
 	Start, End, Mask netip.Addr
 
 	InterfaceID [16]byte // the null UUID counts as not given

@@ -116,14 +116,11 @@ func (i *interfaceRef) Forward(ctx context.Context, fw network.Forward) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
 	}
-	r, err := newRule(fw)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.name, err)
-	}
+	r := newRule(fw)
 	answer := make(chan error, 1)
 	go func() {
 		answer <- i.a.ask(f, func(block uintptr) api.Status {
-			return f.status(i.ref, r.proto, r.hostPort, r.family, uintptr(unsafe.Pointer(r.addr)), r.guestPort, block)
+			return f.status(i.ref, r.proto, r.hostPort, afInet, uintptr(unsafe.Pointer(r.addr)), r.guestPort, block)
 		})
 	}()
 	select {

@@ -18,9 +18,6 @@ const nullWait = time.Second
 
 // Start implements api.API.
 func (a *API) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, error) {
-	if err := checkPlain(c); err != nil {
-		return nil, err
-	}
 	f := &a.f.startInterface
 	return a.start(ctx, f, func(d description) { d.plain(c) }, func(dict, queue, block uintptr) uintptr {
 		return f.call(dict, queue, block)

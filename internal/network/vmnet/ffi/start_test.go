@@ -142,29 +142,6 @@ func TestStartWithoutTime(t *testing.T) {
 	}
 }
 
-func TestStartBadConfig(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	addr := netip.MustParseAddr
-	for name, tt := range map[string]struct {
-		config api.InterfaceConfig
-		text   string
-	}{
-		"no mode":          {api.InterfaceConfig{}, `unknown mode ""`},
-		"unknown mode":     {api.InterfaceConfig{Mode: "nat"}, `unknown mode "nat"`},
-		"one of addresses": {api.InterfaceConfig{Mode: network.ModeShared, Start: addr("10.0.0.1")}, "three IPv4 addresses, or none"},
-		"IPv6 mask": {
-			api.InterfaceConfig{Mode: network.ModeShared, Start: addr("10.0.0.1"), End: addr("10.0.0.9"), Mask: addr("ffff::")},
-			"three IPv4 addresses, or none",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := s.Start(within(t), tt.config)
-			assert.ErrorContains(t, err, tt.text)
-		})
-	}
-	assert.Zero(t, s.c.Calls()["xpc_dictionary_create"], "the framework was not asked")
-}
-
 // TestDescription checks that each field arrives.
 func TestDescription(t *testing.T) {
 	s := open(t, vmnetsim.Full)
