@@ -129,13 +129,6 @@ func TestChoose(t *testing.T) {
 		{"interface asked for, no DHCP", with(home(), func(o *Options) { o.UseAPI, o.DisableDHCP = apiInterface, true }), want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"}, same},
 
 		{"bridged", bridged(), iface, iface},
-		{"bridged to nothing", inMode(network.ModeBridged), want{mention: "--vmnet-interface|--list-interfaces"}, want{mention: "--vmnet-interface"}},
-		{"bridged, MTU", with(bridged(), func(o *Options) { o.MTU = 9000 }), want{mention: "--vmnet-mtu|bridged"}, same},
-		{"bridged, forward", with(bridged(), func(o *Options) { o.Forwards = someForward() }), want{mention: "--vmnet-forward|bridged"}, same},
-		{"bridged, gateway", with(bridged(), func(o *Options) { o.Gateway = netip.MustParseAddr("10.0.0.1") }), want{mention: "--vmnet-gateway|bridged"}, same},
-		{"no mode", Options{}, want{mention: "mode"}, same},
-		{"unknown API", with(home(), func(o *Options) { o.UseAPI = "x" }), want{mention: "--vmnet-api=x"}, same},
-		{"unknown interfaces", with(home(), func(o *Options) { o.Interfaces = "x" }), want{mention: "--vmnet-interfaces=x"}, same},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -28,7 +28,8 @@ const (
 	LaunchdPatience = time.Minute
 )
 
-// Options describe the network. API and Mode are required; other zero fields leave the choice to macOS.
+// Options describe the network. API and Mode are required; other zero fields leave the choice to macOS. What parses the command line
+// has checked each value, and what does not go with the mode.
 type Options struct {
 	// NetworkConfig is as a network object takes it, but for ExternalInterface; what plain interfaces have of it they get as well.
 	api.NetworkConfig
