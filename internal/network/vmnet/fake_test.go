@@ -39,10 +39,9 @@ type fake struct {
 	onCreate  func(api.NetworkConfig) error
 	onStart   func(ctx context.Context, anchor bool) error
 	tune      func(p *api.Params) // changes what is reported
-	onForward error
-	born      func(*fakeInterface)               // changes a new interface
-	wrap      func(*fakeInterface) api.Interface // replaces it
-	other     netip.Prefix                       // a subnet to give in place of what was asked for
+	onForward func(ctx context.Context) error
+	born      func(*fakeInterface) // changes a new interface
+	other     netip.Prefix         // a subnet to give in place of what was asked for
 }
 
 // fakeDefault is the subnet when none is asked for.
@@ -181,9 +180,6 @@ func (n *fakeNetwork) Start(ctx context.Context, c api.InterfaceConfig) (api.Int
 	n.mu.Lock()
 	n.ports = append(n.ports, i)
 	n.mu.Unlock()
-	if f.wrap != nil {
-		return f.wrap(i), nil
-	}
 	return i, nil
 }
 
@@ -392,11 +388,14 @@ func (n *fakeNetwork) carry(from *fakeInterface, frames [][]byte) {
 	}
 }
 
-func (i *fakeInterface) Forward(_ context.Context, f network.Forward) error {
+func (i *fakeInterface) Forward(ctx context.Context, f network.Forward) error {
+	if do := i.net.f.onForward; do != nil {
+		return do(ctx)
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.forwards = append(i.forwards, f)
-	return i.net.f.onForward
+	return nil
 }
 
 func (i *fakeInterface) Stop(ctx context.Context) error {

@@ -351,7 +351,7 @@ func TestNoAnswer(t *testing.T) {
 // TestForwardFails: a forward that cannot be made ends the start.
 func TestForwardRefused(t *testing.T) {
 	f := newFake()
-	f.onForward = errors.New("port in use")
+	f.onForward = func(context.Context) error { return errors.New("port in use") }
 	_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI, o.Forwards = apiInterface, someForward() }))
 	assert.ErrorContains(t, err, "--vmnet-forward=tcp:8080=192.168.105.9:80: port in use")
 	assert.Empty(t, f.running())
