@@ -47,11 +47,10 @@ var imports = map[string][]string{
 	},
 	"internal/network/vmnet": {
 		"internal/faults", "internal/frame", "internal/network", "internal/network/bridge", "internal/network/vmnet/api",
-		"internal/network/vmnet/pkt", "internal/printable",
+		"internal/printable",
 	},
-	"internal/network/vmnet/api": {"internal/network", "internal/network/vmnet/pkt"},
-	"internal/network/vmnet/ffi": {"internal/network", "internal/network/vmnet/api", "internal/network/vmnet/pkt"},
-	"internal/network/vmnet/pkt": {"internal/frame"},
+	"internal/network/vmnet/api": {"internal/frame", "internal/network"},
+	"internal/network/vmnet/ffi": {"internal/network", "internal/network/vmnet/api"},
 	// What serves clients knows no back end.
 	"internal/perclient": {
 		"internal/faults", "internal/frame", "internal/hostfs", "internal/network", "internal/perclient/link",
@@ -110,7 +109,7 @@ var imports = map[string][]string{
 		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/daemon/lowfd"},
-	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/proto"},
+	"cmd/vmnet-helper":        {"internal/compat", "internal/hostfs", "internal/perclient/passfd/proto"},
 	"tools/release":           {"internal/ops/codesign"},
 	// Tests.
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},

@@ -70,36 +70,20 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestEnds has the two ways in which a session ends by itself: the machine has gone, or the daemon has.
-func TestEnds(t *testing.T) {
-	for name, stopped := range map[string]bool{"machine": false, "daemon": true} {
-		t.Run(name, func(t *testing.T) {
-			d := newFake(t)
-			path := filepath.Join(shortDir(t), "s")
-			h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-			x := d.next()
-			x.answer(t, reply)
-			h.info()
-			if stopped {
-				d.stop()
-			} else {
-				machine, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".c", Net: "unixgram"})
-				require.NoError(t, err)
-				defer machine.Close()
-				require.NoError(t, unix.Connect(x.fd, &unix.SockaddrUnix{Name: path + ".c"})) // macOS shuts down connected ones only
-				require.NoError(t, unix.Shutdown(x.fd, unix.SHUT_RDWR))
-			}
-			x.end()
-			if stopped {
-				assert.Equal(t, 1, h.exit())
-				assert.Contains(t, h.stderr.String(), "has stopped")
-			} else {
-				assert.Equal(t, 0, h.exit())
-				assert.Contains(t, h.stderr.String(), "closed by peer")
-			}
-			assert.NoFileExists(t, path)
-		})
-	}
+// TestMachineGone ends the session by the machine's end; TestMinikube ends one by the daemon's.
+func TestMachineGone(t *testing.T) {
+	d := newFake(t)
+	path := filepath.Join(shortDir(t), "s")
+	h, x := d.serve(path)
+	machine, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".c", Net: "unixgram"})
+	require.NoError(t, err)
+	defer machine.Close()
+	require.NoError(t, unix.Connect(x.fd, &unix.SockaddrUnix{Name: path + ".c"})) // macOS shuts down connected ones only
+	require.NoError(t, unix.Shutdown(x.fd, unix.SHUT_RDWR))
+	x.end()
+	assert.Equal(t, 0, h.exit())
+	assert.Contains(t, h.stderr.String(), "closed by peer")
+	assert.NoFileExists(t, path)
 }
 
 // TestDescriptor hands an inherited descriptor over, and keeps a copy until it ends: the machine learns then.
@@ -145,9 +129,7 @@ func TestBadDescriptors(t *testing.T) {
 func TestOneSocketOneHelper(t *testing.T) {
 	d := newFake(t)
 	path := filepath.Join(shortDir(t), "s")
-	first := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-	d.next().answer(t, reply)
-	first.info()
+	first, _ := d.serve(path)
 	second := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
 	assert.Equal(t, 1, second.exit())
 	assert.Contains(t, second.stderr.String(), "another vmnet-helper")
@@ -155,30 +137,17 @@ func TestOneSocketOneHelper(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 0, first.stop())
 
-	third := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-	d.next().answer(t, reply)
-	third.info()
+	third, _ := d.serve(path)
 	require.NoError(t, third.Process.Kill())
 	<-third.ended
 
-	fourth := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
-	d.next().answer(t, reply)
-	fourth.info()
+	fourth, _ := d.serve(path)
 	assert.Equal(t, 0, fourth.stop(), "what a killed one has left is no obstacle")
 }
 
 func TestPathTaken(t *testing.T) {
 	d := newFake(t)
 	dir := shortDir(t)
-	stale := filepath.Join(dir, "stale")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: stale, Net: "unixgram"})
-	require.NoError(t, err)
-	c.Close()
-	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", stale)
-	d.next().answer(t, reply)
-	h.info()
-	assert.Equal(t, 0, h.stop())
-
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
 	link := filepath.Join(dir, "link")
@@ -198,25 +167,22 @@ func TestPathTaken(t *testing.T) {
 
 // TestRefused has what a daemon may say no with, and networks that are not what was asked for.
 func TestRefused(t *testing.T) {
-	host, offload := reply, reply
-	host.Mode, offload.Offload = "host", true
+	host := reply
+	host.Mode = "host"
 	full := proto.Reply{Version: 1, Error: &proto.Error{Code: proto.Full, Text: "256 clients"}}
 	tests := []struct {
 		name    string
-		args    []string
 		reply   proto.Reply
 		mention string
 	}{
-		{"full", nil, full, "full: 256 clients"},
-		{"another mode", nil, host, "host network"},
-		{"no offload", []string{"--enable-tso", "--enable-checksum-offload"}, reply, "--vmnet-offloading=false"},
-		{"offload", nil, offload, "--enable-tso"},
+		{"full", full, "full: 256 clients"},
+		{"another mode", host, "host network"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newFake(t)
 			path := filepath.Join(shortDir(t), "s")
-			h := runHelper(t, nil, nil, append(tt.args, "--daemon", d.socket, "--socket", path)...)
+			h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
 			x := d.next()
 			x.answer(t, tt.reply)
 			assert.Equal(t, 1, h.exit(), "and nothing on stdout")

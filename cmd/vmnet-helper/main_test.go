@@ -144,6 +144,16 @@ func (h *helper) stop() int {
 	return h.exit()
 }
 
+// serve starts the program on the socket path, with d as its daemon, which takes the machine on.
+func (d *fakeDaemon) serve(path string) (*helper, *taken) {
+	d.t.Helper()
+	h := runHelper(d.t, nil, nil, "--daemon", d.socket, "--socket", path)
+	x := d.next()
+	x.answer(d.t, reply)
+	h.info()
+	return h, x
+}
+
 // A fakeDaemon takes descriptors over and answers what a test wants.
 type fakeDaemon struct {
 	t      *testing.T

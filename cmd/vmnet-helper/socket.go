@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -97,29 +97,14 @@ func (e *endpoint) close(log *logger) {
 
 // takeLock takes path's lock for the life of this process: two helpers on one socket would be a mistake.
 func takeLock(path string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("open lock: %w", err)
-		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			f.Close()
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			return nil, fmt.Errorf("lock %s: %w: another vmnet-helper serves this socket", path, err)
-		}
-		// Its former owner may have removed the file between open and lock, and then the lock is worth nothing.
-		mine, err := f.Stat()
-		there, lerr := os.Lstat(path)
-		if err == nil && lerr == nil && os.SameFile(mine, there) {
-			return f, nil
-		}
-		f.Close()
-		if err = errors.Join(err, lerr); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
+	f, err := hostfs.Place{Name: path}.Lock(unix.O_CREAT, func(hostfs.Node) error { return nil })
+	if errors.Is(err, unix.EAGAIN) {
+		return nil, fmt.Errorf("lock %s: %w: another vmnet-helper serves this socket", path, err)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("open lock %s: %w", path, err)
+	}
+	return f, nil
 }
 
 // bind makes a datagram socket at path for this user alone. What a helper before has left there is removed; anything but a
@@ -133,21 +118,12 @@ func bind(path string) (*os.File, error) {
 			return nil, fmt.Errorf("remove stale socket: %w", err)
 		}
 	}
-	syscall.ForkLock.RLock()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
-	if err == nil {
-		unix.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
+	fd, err := hostfs.NewSocket(unix.SOCK_DGRAM)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
 	proto.SetBuffers(fd, proto.Datagram)
-	// The mode is right from the start. No other file is made meanwhile.
-	old := unix.Umask(0o177)
-	err = unix.Bind(fd, &unix.SockaddrUnix{Name: path})
-	unix.Umask(old)
-	if err != nil {
+	if err := hostfs.BindPrivate(fd, path); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("bind %s: %w", path, err)
 	}

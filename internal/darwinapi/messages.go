@@ -13,9 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxMessages bounds one call; macOS's kern.ipc.maxsendmsgx and maxrecvmsgx are 256.
-const maxMessages = 256
-
 // An iovec is struct iovec.
 type iovec struct{ base, len uint64 }
 
@@ -56,9 +53,6 @@ type messages struct {
 }
 
 func newMessages(n, data int) (m messages, err error) {
-	if n < 1 || n > maxMessages {
-		return m, fmt.Errorf("lay out messages: %d of them, want 1 to %d", n, maxMessages)
-	}
 	hdrLen, iovLen := n*int(unsafe.Sizeof(msghdrX{})), n*int(unsafe.Sizeof(iovec{}))
 	mem, err := unix.Mmap(-1, 0, hdrLen+iovLen+data, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -113,7 +107,7 @@ type Sender struct {
 	sent int
 }
 
-// NewSender makes a Sender of n messages, 1 to 256. Free it.
+// NewSender makes a Sender of n messages, 1 to 256, which are macOS's kern.ipc.maxsendmsgx and maxrecvmsgx. Free it.
 func NewSender(n int) (*Sender, error) {
 	m, err := newMessages(n, 0)
 	if err != nil {
@@ -168,9 +162,6 @@ type Receiver struct {
 // NewReceiver makes a Receiver of n slots, 1 to 256, for messages of up to size bytes, with head bytes in front of each that
 // it leaves alone. Free it.
 func NewReceiver(n, head, size int) (*Receiver, error) {
-	if head < 0 || size < 1 {
-		return nil, fmt.Errorf("lay out messages: %d bytes with %d in front", size, head)
-	}
 	m, err := newMessages(n, n*(head+size))
 	if err != nil {
 		return nil, err

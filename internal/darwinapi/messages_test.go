@@ -47,28 +47,6 @@ func newReceiver(t testing.TB, n, head, size int) *darwinapi.Receiver {
 	return r
 }
 
-func TestLimits(t *testing.T) {
-	for _, n := range []int{-1, 0, 257} {
-		_, err := darwinapi.NewSender(n)
-		assert.ErrorContains(t, err, "want 1 to 256")
-		_, err = darwinapi.NewReceiver(n, 4, 1514)
-		assert.ErrorContains(t, err, "want 1 to 256")
-	}
-	_, err := darwinapi.NewReceiver(1, -1, 1514)
-	require.Error(t, err)
-	_, err = darwinapi.NewReceiver(1, 0, 0)
-	require.Error(t, err)
-	s, err := darwinapi.NewSender(1)
-	require.NoError(t, err)
-	r, err := darwinapi.NewReceiver(1, 0, 1)
-	require.NoError(t, err)
-	for range 2 {
-		require.NoError(t, s.Free())
-		require.NoError(t, r.Free())
-	}
-	assert.False(t, s.Add([]byte{1}))
-}
-
 func TestNoAllocation(t *testing.T) {
 	prepare(t)
 	a, b := socketPair(t)

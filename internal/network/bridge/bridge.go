@@ -61,7 +61,8 @@ type PortOptions struct {
 	// KnownOnly keeps unknown unicast from being flooded to the port: it gets frames for its own addresses, broadcast and
 	// multicast.
 	KnownOnly bool
-	// Trusted frees what the port sends from the flood budget, and has more addresses learned behind it.
+	// Trusted frees what the port sends from the flood budget, has more addresses learned behind it, and none warned of that comes
+	// or goes: others are behind it, which may move.
 	Trusted bool
 	// Isolated keeps frames from going to other isolated ports, floods included.
 	Isolated bool

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // A recorder keeps a copy of what it is given.
@@ -155,23 +157,6 @@ func TestFind(t *testing.T) {
 	require.NoError(t, br.Close())
 }
 
-func TestLastSeenWinsAndComesBack(t *testing.T) {
-	_, p, s := three(t, Options{})
-	p[2].Send(batch(one(all, macA, "thief")))
-	p[1].Send(batch(one(macA, macB, "stolen")))
-	s[0].take()
-	assert.Equal(t, [][]string{{"thief"}}, s[1].take())
-	assert.Equal(t, [][]string{{"stolen"}}, s[2].take())
-
-	p[0].Send(batch(one(macB, macA, "owner")))
-	p[1].Send(batch(one(macA, macB, "mine")))
-	assert.Equal(t, [][]string{{"mine"}}, s[0].take())
-	assert.Empty(t, s[2].take())
-	assert.Equal(t, uint64(1), p[2].Stats().Moved)
-	assert.Equal(t, uint64(1), p[0].Stats().Moved)
-	assert.Equal(t, 1, p[2].Stats().MACs, "C keeps its own only")
-}
-
 // stuckLog is a log whose reader does not read.
 type stuckLog struct {
 	slog.Handler
@@ -266,88 +251,17 @@ type discard struct{}
 func (discard) Deliver(frame.Batch) {}
 func (discard) MaxFrame() int       { return frame.MaxStreamLen }
 
-// TestIsolatedPorts: A and B are isolated, C, D and the gateway are not.
-func TestIsolatedPorts(t *testing.T) {
-	b := newBench(Options{})
-	macs := []uint64{macA, macB, macC, macD}
-	var p [4]*Port
-	var s [5]*recorder
-	for i := range p {
-		s[i] = &recorder{max: frame.MaxStreamLen}
-		var err error
-		p[i], err = b.Attach(PortOptions{Name: string(rune('A' + i)), Isolated: i < 2}, s[i])
+// TestMoveIsToldOnce: a port's log tells of the first address that it took from another one, unless others are behind either.
+func TestMoveIsToldOnce(t *testing.T) {
+	for _, trusted := range []bool{false, true} {
+		var log vnettest.Log
+		b, p, _ := three(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		q, err := b.Attach(PortOptions{Name: "up", Trusted: trusted}, discard{})
 		require.NoError(t, err)
-	}
-	s[4] = &recorder{max: frame.MaxStreamLen}
-	gw, err := b.Attach(PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{hw(macGW)}, KnownOnly: true, Trusted: true}, s[4])
-	require.NoError(t, err)
-	for i, m := range macs { // each learns nothing of the others but is learned
-		p[i].Send(batch(one(all, m, string(rune('a'+i)))))
-	}
-	heard := func() (all [5]string) {
-		for i, r := range s {
-			for _, delivery := range r.take() {
-				for _, f := range delivery {
-					all[i] += f
-				}
-			}
+		for range 2 {
+			q.Send(batch(one(all, macA, "mine"), one(all, macB, "mine too")))
+			p[0].Send(batch(one(all, macA, "back")))
 		}
-		return all
+		assert.Equal(t, map[bool]int{false: 2}[trusted], strings.Count(log.String(), "moved between clients"))
 	}
-	assert.Equal(t, [5]string{"cd", "cd", "abd", "abc", "abcd"}, heard(), "broadcasts")
-	for _, c := range []struct {
-		name string
-		from int
-		dst  uint64
-		want [5]string
-	}{
-		{"unicast to an isolated one", 0, macB, [5]string{}},
-		{"and back", 1, macA, [5]string{}},
-		{"unicast to an open one", 0, macC, [5]string{2: "x"}},
-		{"from an open one", 2, macA, [5]string{0: "x"}},
-		{"between open ones", 2, macD, [5]string{3: "x"}},
-		{"to the gateway", 1, macGW, [5]string{4: "x"}},
-		{"multicast", 0, 0x01005e0000fb, [5]string{2: "x", 3: "x", 4: "x"}},
-		{"unknown", 0, unknown, [5]string{2: "x", 3: "x"}},
-		{"unknown from an open one", 2, unknown, [5]string{0: "x", 1: "x", 3: "x"}},
-		{"to itself", 0, macA, [5]string{}},
-	} {
-		p[c.from].Send(batch(one(c.dst, macs[c.from], "x")))
-		assert.Equal(t, c.want, heard(), c.name)
-	}
-	gw.Send(batch(one(macA, macGW, "1"), one(macB, macGW, "2"), one(all, macGW, "3")))
-	assert.Equal(t, [5]string{"13", "23", "3", "3", ""}, heard(), "the gateway reaches all")
-	p[0].Send(batch(one(macB, macA, "1"), one(macC, macA, "2"), one(macB, macA, "3"), one(macGW, macA, "4")))
-	assert.Equal(t, [5]string{2: "2", 4: "4"}, heard(), "in one batch")
-	assert.Equal(t, uint64(3), p[0].Stats().Drops[network.DropIsolated])
-	assert.Equal(t, map[network.DropReason]uint64{network.DropIsolated: 1}, p[1].Stats().Drops)
-	p[0].Send(batch(one(all, macB, "stolen")))
-	p[1].Send(batch(one(macA, macC, "with an address of an open one")))
-	assert.Equal(t, [5]string{2: "stolen", 3: "stolen", 4: "stolen"}, heard(), "its source address does not matter")
-}
-
-func TestAddressesAge(t *testing.T) {
-	b, p, s := three(t, Options{})
-	b.sleep((maxAge - 1) * time.Second)
-	p[0].Send(batch(one(macB, macA, "known")))
-	assert.Empty(t, s[2].take())
-	b.sleep(3 * time.Second)
-	p[0].Send(batch(one(macB, macA, "aged")))
-	assert.Len(t, s[2].take(), 1, "B was silent for too long")
-	p[1].Send(batch(one(macA, macB, "back")))
-	assert.Empty(t, s[2].take(), "A was not")
-}
-
-func TestRunsAreCutToTheSink(t *testing.T) {
-	b, p, s := three(t, Options{})
-	small := &recorder{max: 100}
-	q, err := b.Attach(PortOptions{Name: "small"}, small)
-	require.NoError(t, err)
-	q.Send(batch(one(all, unknown, "hello")))
-	s[0].take()
-	big := string(make([]byte, 200))
-	p[0].Send(batch(one(unknown, macA, big), one(unknown, macA, "1"), one(unknown, macA, "2"), one(unknown, macA, big),
-		one(unknown, macA, "3")))
-	assert.Equal(t, [][]string{{"1", "2"}, {"3"}}, small.take())
-	assert.Equal(t, uint64(2), p[0].Stats().Drops[network.DropOversize])
 }

@@ -5,6 +5,7 @@ package bridge
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"testing"
@@ -184,6 +185,12 @@ func FuzzBridge(f *testing.F) {
 	f.Add([]byte{0, 7, 0, 15, 0, 3, 2, 0, 0, 0, 1, 2, 1, 1, 5, 5, 250, 2, 2, 1, 1, 1, 6, 1, 2, 0, 0, 5, 1})
 	f.Add([]byte{0, 0, 0, 0, 7, 0, 130, 7, 0, 130, 7, 1, 200, 5, 255, 5, 255, 7, 0, 9, 2, 0, 3, 1, 2, 3})
 	f.Add([]byte("\x00\x01\x00\x02\x00\x04\x02\x00\x0c\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x06\x00\x00\x00\x02\x01\x03"))
+	r := rand.NewChaCha8([32]byte{})
+	for range 50 {
+		in := make([]byte, 500)
+		_, _ = r.Read(in)
+		f.Add(in)
+	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) > 2048 {
 			return // finds nothing more

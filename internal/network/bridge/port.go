@@ -149,7 +149,7 @@ func (p *Port) enterMAC(m macAddr, now uint32) (from *Port) {
 	}
 	if known != nil {
 		p.moved.Add(1)
-		if !p.flapped {
+		if !p.flapped && !p.opts.Trusted && !known.port.opts.Trusted {
 			p.flapped, from = true, known.port
 		}
 	}

@@ -37,9 +37,6 @@ type choice struct {
 // back with the subnet its guests have. (nicholas-lonsinger/kernova, docs/research/2026-09-22.)
 func Choose(o Options, f api.Features) (choice, error) {
 	o.setDefaults()
-	if err := checkBoth(o); err != nil {
-		return choice{}, err
-	}
 	network, iface := needNetwork(o), needInterface(o)
 	switch {
 	case len(network) > 0 && len(iface) > 0:
@@ -133,40 +130,12 @@ func preferInterface(o Options) string {
 	return ""
 }
 
-// checkBoth refuses what neither way honours.
-func checkBoth(o Options) error {
-	switch o.UseAPI {
-	case apiAuto, apiNetwork, apiInterface:
-	default:
-		return fmt.Errorf("--vmnet-api=%s is unknown: use auto, network or interface", o.UseAPI)
-	}
-	switch o.Interfaces {
-	case interfacesClient, interfacesOne:
-	default:
-		return fmt.Errorf("--vmnet-interfaces=%s is unknown: use client or one", o.Interfaces)
-	}
-	bridged := o.Mode == network.ModeBridged
-	switch {
-	case !bridged && o.Mode != network.ModeHost && o.Mode != network.ModeShared:
-		return fmt.Errorf("vmnet has no mode %q: use host, shared or bridged", o.Mode)
-	case bridged && o.Interface == "":
-		return errors.New("bridged mode needs the interface of this host to bridge to: give --vmnet-interface, --list-interfaces shows them")
-	case bridged && o.Gateway.IsValid():
-		return errors.New("--vmnet-gateway has no meaning in bridged mode: leave it out")
-	case bridged && o.MTU != 0:
-		return errors.New("--vmnet-mtu is not for bridged mode, where the interface of the host has one: leave it out")
-	case bridged && len(o.Forwards) > 0:
-		return errors.New("--vmnet-forward is not for bridged mode, where guests are reached without: leave it out")
-	}
-	return nil
-}
-
-// needs is "who needs".
-func needs(who string, names []string) string {
+// needs is what with the verb for so many names.
+func needs(what string, names []string) string {
 	if len(names) > 1 {
-		return who + " need"
+		return what + " need"
 	}
-	return who + " needs"
+	return what + " needs"
 }
 
 // firstHost is the first address of p that a host can have.

@@ -23,7 +23,8 @@ var (
 // addressed is what the command line makes of --vmnet-gateway=gw, --vmnet-mask and, if end is not empty, --vmnet-dhcp-end.
 // derived is the end that it computes without.
 func addressed(mode network.Mode, subnet, gw, end, derived string) Options {
-	o := Options{Mode: mode, Subnet: netip.MustParsePrefix(subnet), Gateway: netip.MustParseAddr(gw), DHCPEnd: netip.MustParseAddr(derived)}
+	o := inMode(mode)
+	o.Subnet, o.Gateway, o.DHCPEnd = netip.MustParsePrefix(subnet), netip.MustParseAddr(gw), netip.MustParseAddr(derived)
 	if end != "" {
 		o.DHCPEnd, o.DHCPEndSet = netip.MustParseAddr(end), true
 	}
@@ -41,7 +42,14 @@ func onNetwork() Options {
 	return o
 }
 
-func bridged() Options { return Options{Mode: network.ModeBridged, Interface: "en0"} }
+func bridged() Options {
+	o := inMode(network.ModeBridged)
+	o.Interface = "en0"
+	return o
+}
+
+// inMode leaves all but the mode to macOS.
+func inMode(m network.Mode) Options { return Options{NetworkConfig: api.NetworkConfig{Mode: m}} }
 
 // with changes o.
 func with(o Options, change func(*Options)) Options {
@@ -65,11 +73,14 @@ func TestChoose(t *testing.T) {
 		fallback bool
 		mention  string // several, separated by "|"
 	}
-	either, onlyNetwork, iface := want{api: apiInterface, fallback: true}, want{api: apiNetwork}, want{api: apiInterface}
+	either, onlyNetwork, iface, same := want{api: apiInterface, fallback: true}, want{api: apiNetwork}, want{api: apiInterface}, want{}
 	need26 := func(flag string) want { return want{mention: flag + "|macOS 26|leave the option out"} }
 	clash := func(a, b string) want {
 		return want{mention: a + "|" + b + "|vmnet_network_create|vmnet_start_interface|leave one"}
 	}
+	otherEnd := addressed(network.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254")
+	derivedEnd := addressed(network.ModeShared, "10.0.0.0/16", "10.0.0.1", "", "10.0.0.254")
+	otherGateway := addressed(network.ModeShared, "10.0.0.0/24", "10.0.0.9", "", "10.0.0.254")
 	tests := []struct {
 		name     string
 		o        Options
@@ -77,32 +88,22 @@ func TestChoose(t *testing.T) {
 	}{
 		{"default addresses, /24", home(), either, iface},
 		{"default addresses, /16, end given", addressed(network.ModeShared, "10.0.0.0/16", "10.0.0.1", "10.0.255.254", "10.0.0.254"), either, iface},
-		{"default addresses, /30", addressed(network.ModeHost, "10.0.0.4/30", "10.0.0.5", "10.0.0.6", "10.0.0.6"), either, iface},
-		{"/16 whose derived end is not the last", addressed(network.ModeShared, "10.0.0.0/16", "10.0.0.1", "", "10.0.0.254"), iface, iface},
-		{"other gateway", addressed(network.ModeShared, "10.0.0.0/24", "10.0.0.9", "", "10.0.0.254"), iface, iface},
-		{"other end", addressed(network.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), iface, iface},
+		{"/16 whose derived end is not the last", derivedEnd, iface, iface},
+		{"other gateway", otherGateway, iface, iface},
+		{"other end", otherEnd, iface, iface},
 		{"interface id", with(home(), func(o *Options) { o.InterfaceID = id }), iface, iface},
 		{"network identifier", with(home(), func(o *Options) { o.NetworkID = id }), iface, iface},
 		{"way out, shared", with(home(), func(o *Options) { o.Interface = "en1" }), either, iface},
-		{"way out, host", Options{Mode: network.ModeHost, Interface: "en1"}, iface, iface},
-		{"NAT66 prefix", with(home(), func(o *Options) { o.NAT66Prefix = netip.MustParsePrefix("fd00:1::/64") }), either, iface},
-		{"MTU", with(home(), func(o *Options) { o.MTU = 9000 }), either, iface},
-		{"offload", with(home(), func(o *Options) { o.Offload = true }), either, iface},
+		{"way out, host", with(inMode(network.ModeHost), func(o *Options) { o.Interface = "en1" }), iface, iface},
+		{"what both honour", with(home(), func(o *Options) {
+			o.NAT66Prefix, o.MTU, o.Offload = netip.MustParsePrefix("fd00:1::/64"), 9000, true
+			o.Interfaces, o.Forwards = interfacesOne, someForward()
+		}), either, iface},
 		{"isolation", with(home(), func(o *Options) { o.Isolate = true }), iface, iface},
-		{
-			"isolation by a network object", with(home(), func(o *Options) { o.Isolate, o.UseAPI = true, apiNetwork }),
-			want{mention: "--isolate"},
-			want{mention: "--isolate"},
-		},
-		{
-			"isolation without NAT44", with(home(), func(o *Options) { o.Isolate, o.DisableNAT44 = true, true }),
-			want{mention: "--isolate"},
-			want{mention: "--isolate"},
-		},
-		{"nothing but the socket", Options{Mode: network.ModeShared}, either, iface},
-		{"no DHCP and no addresses", Options{Mode: network.ModeShared, DisableDHCP: true}, onlyNetwork, need26("--vmnet-disable-dhcp")},
-		{"one interface", with(home(), func(o *Options) { o.Interfaces = interfacesOne }), either, iface},
-		{"forward", with(home(), func(o *Options) { o.Forwards = someForward() }), either, iface},
+		{"isolation by a network object", with(home(), func(o *Options) { o.Isolate, o.UseAPI = true, apiNetwork }), want{mention: "--isolate"}, same},
+		{"isolation without NAT44", with(home(), func(o *Options) { o.Isolate, o.DisableNAT44 = true, true }), want{mention: "--isolate"}, same},
+		{"nothing but the socket", inMode(network.ModeShared), either, iface},
+		{"no DHCP and no addresses", with(inMode(network.ModeShared), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
 
 		{"no DHCP", with(home(), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
 		{"no NAT44", with(home(), func(o *Options) { o.DisableNAT44 = true }), onlyNetwork, need26("--vmnet-disable-nat44")},
@@ -110,74 +111,24 @@ func TestChoose(t *testing.T) {
 		{"no DNS proxy", with(home(), func(o *Options) { o.DisableDNSProxy = true }), onlyNetwork, need26("--vmnet-disable-dns-proxy")},
 		{"no RA", with(home(), func(o *Options) { o.DisableRA = true }), onlyNetwork, need26("--vmnet-disable-ra")},
 		{"reservation", with(home(), func(o *Options) { o.Reservations = someReservation() }), onlyNetwork, need26("--vmnet-reserve")},
-		{
-			"two of them", with(home(), func(o *Options) { o.DisableRA, o.DisableNAT66 = true, true }), onlyNetwork,
-			need26("--vmnet-disable-nat66 and --vmnet-disable-ra"),
-		},
-		{
-			"network-only beside a derived end",
-			with(addressed(network.ModeShared, "10.0.0.0/16", "10.0.0.1", "", "10.0.0.254"), func(o *Options) { o.DisableRA = true }),
-			onlyNetwork, need26("--vmnet-disable-ra"),
-		},
+		{"two of them", with(home(), func(o *Options) { o.DisableRA, o.DisableNAT66 = true, true }), onlyNetwork, need26("--vmnet-disable-nat66 and --vmnet-disable-ra")},
+		{"network-only beside a derived end", with(derivedEnd, func(o *Options) { o.DisableRA = true }), onlyNetwork, need26("--vmnet-disable-ra")},
 
-		{
-			"both kinds", with(addressed(network.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) { o.DisableNAT44 = true }),
-			clash("--vmnet-dhcp-end=10.0.0.99", "--vmnet-disable-nat44"), clash("--vmnet-dhcp-end=10.0.0.99", "--vmnet-disable-nat44"),
-		},
-		{
-			"bridged without NAT", with(bridged(), func(o *Options) { o.DisableNAT44 = true }),
-			clash("--vmnet-mode=bridged", "--vmnet-disable-nat44"), clash("--vmnet-mode=bridged", "--vmnet-disable-nat44"),
-		},
-		{
-			"reservation and interface id", with(home(), func(o *Options) { o.Reservations, o.InterfaceID = someReservation(), id }),
-			clash("--vmnet-interface-id", "--vmnet-reserve"), clash("--vmnet-interface-id", "--vmnet-reserve"),
-		},
-		{
-			"other gateway without DHCP", with(addressed(network.ModeShared, "10.0.0.0/24", "10.0.0.9", "", "10.0.0.254"), func(o *Options) { o.DisableDHCP = true }),
-			clash("--vmnet-gateway=10.0.0.9", "--vmnet-disable-dhcp"), clash("--vmnet-gateway=10.0.0.9", "--vmnet-disable-dhcp"),
-		},
-		{
-			"what has no effect without DHCP", with(addressed(network.ModeHost, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) {
-				o.DisableDHCP, o.InterfaceID, o.NetworkID = true, id, id
-			}),
-			onlyNetwork, need26("--vmnet-disable-dhcp"),
-		},
+		{"both kinds", with(otherEnd, func(o *Options) { o.DisableNAT44 = true }), clash("--vmnet-dhcp-end=10.0.0.99", "--vmnet-disable-nat44"), same},
+		{"bridged without NAT", with(bridged(), func(o *Options) { o.DisableNAT44 = true }), clash("--vmnet-mode=bridged", "--vmnet-disable-nat44"), same},
+		{"reservation and interface id", with(home(), func(o *Options) { o.Reservations, o.InterfaceID = someReservation(), id }), clash("--vmnet-interface-id", "--vmnet-reserve"), same},
+		{"other gateway without DHCP", with(otherGateway, func(o *Options) { o.DisableDHCP = true }), clash("--vmnet-gateway=10.0.0.9", "--vmnet-disable-dhcp"), same},
+		{"what has no effect without DHCP", with(addressed(network.ModeHost, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) {
+			o.DisableDHCP, o.InterfaceID, o.NetworkID = true, id, id
+		}), onlyNetwork, need26("--vmnet-disable-dhcp")},
 
 		{"network asked for", with(home(), func(o *Options) { o.UseAPI = apiNetwork }), onlyNetwork, want{mention: "--vmnet-api=network|macOS 26"}},
-		{
-			"network asked for, bridged", with(bridged(), func(o *Options) { o.UseAPI = apiNetwork }),
-			want{mention: "--vmnet-api=network|--vmnet-mode=bridged"},
-			want{mention: "--vmnet-api=network|--vmnet-mode=bridged"},
-		},
-		{
-			"network asked for, other end",
-			with(addressed(network.ModeShared, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) { o.UseAPI = apiNetwork }),
-			want{mention: "--vmnet-api=network|--vmnet-dhcp-end=10.0.0.99"},
-			want{mention: "--vmnet-api=network|--vmnet-dhcp-end=10.0.0.99"},
-		},
+		{"network asked for, bridged", with(bridged(), func(o *Options) { o.UseAPI = apiNetwork }), want{mention: "--vmnet-api=network|--vmnet-mode=bridged"}, same},
+		{"network asked for, other end", with(otherEnd, func(o *Options) { o.UseAPI = apiNetwork }), want{mention: "--vmnet-api=network|--vmnet-dhcp-end=10.0.0.99"}, same},
 		{"interface asked for", with(home(), func(o *Options) { o.UseAPI = apiInterface }), iface, iface},
-		{
-			"interface asked for, no DHCP", with(home(), func(o *Options) { o.UseAPI, o.DisableDHCP = apiInterface, true }),
-			want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"},
-			want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"},
-		},
+		{"interface asked for, no DHCP", with(home(), func(o *Options) { o.UseAPI, o.DisableDHCP = apiInterface, true }), want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"}, same},
 
 		{"bridged", bridged(), iface, iface},
-		{"bridged to nothing", Options{Mode: network.ModeBridged}, want{mention: "--vmnet-interface|--list-interfaces"}, want{mention: "--vmnet-interface"}},
-		{"bridged, MTU", with(bridged(), func(o *Options) { o.MTU = 9000 }), want{mention: "--vmnet-mtu|bridged"}, want{mention: "--vmnet-mtu|bridged"}},
-		{
-			"bridged, forward", with(bridged(), func(o *Options) { o.Forwards = someForward() }),
-			want{mention: "--vmnet-forward|bridged"},
-			want{mention: "--vmnet-forward|bridged"},
-		},
-		{
-			"bridged, gateway", with(bridged(), func(o *Options) { o.Gateway = netip.MustParseAddr("10.0.0.1") }),
-			want{mention: "--vmnet-gateway|bridged"},
-			want{mention: "--vmnet-gateway|bridged"},
-		},
-		{"no mode", Options{}, want{mention: "mode"}, want{mention: "mode"}},
-		{"unknown API", with(home(), func(o *Options) { o.UseAPI = "x" }), want{mention: "--vmnet-api=x"}, want{mention: "--vmnet-api=x"}},
-		{"unknown interfaces", with(home(), func(o *Options) { o.Interfaces = "x" }), want{mention: "--vmnet-interfaces=x"}, want{mention: "--vmnet-interfaces=x"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,6 +137,9 @@ func TestChoose(t *testing.T) {
 				f    api.Features
 				want want
 			}{{"macOS 26", macOS26, tt.new}, {"macOS 15", macOS15, tt.old}} {
+				if x.want == same {
+					x.want = tt.new
+				}
 				c, err := Choose(tt.o, x.f)
 				if x.want.mention == "" {
 					require.NoError(t, err, x.os)

@@ -35,7 +35,7 @@ func TestCloseOrder(t *testing.T) {
 	assert.Equal(t, []string{"stop", "stop", "stop", "stop", "release"}, f.order)
 	_, err := r.tryAttach(context.Background(), 9)
 	assert.ErrorIs(t, err, network.ErrClosed)
-	r.end()
+	require.NoError(t, r.Close())
 	assert.Len(t, f.order, 5, "once")
 }
 
@@ -74,7 +74,6 @@ func TestGoneWhileStarting(t *testing.T) {
 			assert.Equal(t, 3, r.Status().Own)
 		}
 		cancel()
-		r.end()
 	}
 }
 
@@ -188,5 +187,4 @@ func TestCloseWhileRestarting(t *testing.T) {
 	assert.EqualValues(t, 1, a.Stats().Drops[network.DropClosed])
 	r.fake.setStart(nil)
 	r.talk(r.attach(1), r.attach(2))
-	r.end()
 }

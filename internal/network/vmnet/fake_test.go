@@ -17,7 +17,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
 // A fake is vmnet.framework in Go: networks with a learning bridge each, limits, and faults that a test switches on. It
@@ -40,10 +39,9 @@ type fake struct {
 	onCreate  func(api.NetworkConfig) error
 	onStart   func(ctx context.Context, anchor bool) error
 	tune      func(p *api.Params) // changes what is reported
-	onForward error
-	born      func(*fakeInterface)               // changes a new interface
-	wrap      func(*fakeInterface) api.Interface // replaces it
-	other     netip.Prefix                       // a subnet to give in place of what was asked for
+	onForward func(ctx context.Context) error
+	born      func(*fakeInterface) // changes a new interface
+	other     netip.Prefix         // a subnet to give in place of what was asked for
 }
 
 // fakeDefault is the subnet when none is asked for.
@@ -182,9 +180,6 @@ func (n *fakeNetwork) Start(ctx context.Context, c api.InterfaceConfig) (api.Int
 	n.mu.Lock()
 	n.ports = append(n.ports, i)
 	n.mu.Unlock()
-	if f.wrap != nil {
-		return f.wrap(i), nil
-	}
 	return i, nil
 }
 
@@ -291,7 +286,12 @@ type desc struct {
 	iovcnt, flags uint32
 }
 
-func (i *fakeInterface) Read(r *pkt.Reader) api.Status {
+// args are the arguments of a call behind the first.
+func args(call []uintptr) (p unsafe.Pointer, count *int32) {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&call[1])), *(**int32)(unsafe.Pointer(&call[2]))
+}
+
+func (i *fakeInterface) Read(r *api.Reader) api.Status {
 	i.reads.Add(1)
 	if i.reading.Add(1) > 1 {
 		i.net.f.broken("two reads at a time")
@@ -314,7 +314,7 @@ func (i *fakeInterface) Read(r *pkt.Reader) api.Status {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	r.Reset()
-	p, count := r.Args()
+	p, count := args(r.Call(0))
 	d := unsafe.Slice((*desc)(p), int(*count))
 	n := min(len(d), len(i.queue))
 	if i.short > 0 {
@@ -331,11 +331,11 @@ func (i *fakeInterface) Read(r *pkt.Reader) api.Status {
 	return api.Success
 }
 
-func (i *fakeInterface) Write(w *pkt.Writer) api.Status {
+func (i *fakeInterface) Write(w *api.Writer) api.Status {
 	i.writes.Add(1)
 	i.calls.Add(1)
 	defer i.calls.Add(-1)
-	p, count := w.Args()
+	p, count := args(w.Call(0))
 	var frames [][]byte
 	sum := 0
 	for _, d := range unsafe.Slice((*desc)(p), int(*count)) {
@@ -388,11 +388,14 @@ func (n *fakeNetwork) carry(from *fakeInterface, frames [][]byte) {
 	}
 }
 
-func (i *fakeInterface) Forward(_ context.Context, f network.Forward) error {
+func (i *fakeInterface) Forward(ctx context.Context, f network.Forward) error {
+	if do := i.net.f.onForward; do != nil {
+		return do(ctx)
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.forwards = append(i.forwards, f)
-	return i.net.f.onForward
+	return nil
 }
 
 func (i *fakeInterface) Stop(ctx context.Context) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 func TestMain(m *testing.M) {
@@ -31,22 +32,7 @@ func TestMain(m *testing.M) {
 const patience = 20 * time.Second
 
 // A logBook collects what is logged, all levels.
-type logBook struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type logBook struct{ vnettest.Log }
 
 // count is how many lines hold all of the words.
 func (l *logBook) count(words ...string) (n int) {
@@ -68,9 +54,11 @@ type rig struct {
 	t    *testing.T
 	fake *fake // nil on the simulator
 	log  *logBook
+
+	ended bool // by the test
 }
 
-// newRig starts a network that must start.
+// newRig starts a network that must start, and ends it with the test, or the bubble of synctest.
 func newRig(t *testing.T, f *fake, o Options) *rig {
 	t.Helper()
 	o.API = f
@@ -86,12 +74,16 @@ func startRig(t *testing.T, o Options) *rig {
 	n, err := New(context.Background(), o)
 	require.NoError(t, err)
 	r.Network = n
+	t.Cleanup(r.end)
 	return r
 }
 
-// end closes the network and checks that nothing is left. Tests in a bubble of synctest call it before they return.
+// end closes the network and checks that nothing is left.
 func (r *rig) end() {
 	r.t.Helper()
+	if r.ended {
+		return
+	}
 	assert.NoError(r.t, r.Close())
 	if r.fake != nil {
 		assert.Empty(r.t, r.fake.rules())
@@ -101,6 +93,12 @@ func (r *rig) end() {
 	if r.t.Failed() {
 		r.t.Log(r.log.String())
 	}
+}
+
+// Close is for tests that look for themselves at what is left.
+func (r *rig) Close() error {
+	r.ended = true
+	return r.Network.Close()
 }
 
 // A guest is a client of a rig.

@@ -38,7 +38,7 @@ const callRead = "vmnet_read"
 //	running --stop--> stopped
 type iface struct {
 	net       *Network
-	who       string // for logs: "client 3", "anchor"
+	name      string // for logs: "client 3", "anchor"
 	own       bool   // a client's, not the anchor
 	ifc       api.Interface
 	params    api.Params
@@ -47,7 +47,7 @@ type iface struct {
 	writeMax  int // packets
 	began     time.Time
 
-	writes  network.Gate  // who writes is inside
+	writes  network.Gate  // writers are inside
 	dead    chan struct{} // closed when the interface is of no use any more
 	dieOnce sync.Once
 	cause   error // set before dead is closed
@@ -58,8 +58,8 @@ type iface struct {
 	reader *reader // nil while it is not read; guarded by its owner: the port's keeper, or the shared interface's lock
 }
 
-func newInterface(n *Network, who string, own bool, ifc api.Interface) *iface {
-	i := &iface{net: n, who: who, own: own, ifc: ifc, params: ifc.Params(), began: time.Now(), dead: make(chan struct{})}
+func newInterface(n *Network, name string, own bool, ifc api.Interface) *iface {
+	i := &iface{net: n, name: name, own: own, ifc: ifc, params: ifc.Params(), began: time.Now(), dead: make(chan struct{})}
 	i.writes.Init()
 	longest := cmp.Or(i.params.MaxPacket, cmp.Or(i.params.MTU, 1500)+frame.MinLen)
 	i.maxPacket = min(max(longest, frame.MinLen), frame.MaxLen)
@@ -92,7 +92,7 @@ func (i *iface) isDead() bool {
 // panicked turns a recovered panic into the end of the interface.
 func (i *iface) panicked(r any) {
 	i.net.log.Error("internal error: the interface is started again, others run on; please report it",
-		"client", i.who, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		"client", i.name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	i.die(fmt.Errorf("panic: %v", r))
 }
 
@@ -161,7 +161,7 @@ func (i *iface) stop() <-chan struct{} {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if err := i.ifc.Stop(ctx); err != nil {
-			i.net.log.Warn("an interface could not be stopped in order", "client", i.who, "error", err)
+			i.net.log.Warn("an interface could not be stopped in order", "client", i.name, "error", err)
 		}
 		if i.own {
 			i.net.own.Add(-1)

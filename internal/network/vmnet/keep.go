@@ -5,7 +5,7 @@ package vmnet
 import (
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
 
 // retryDelays are the times between attempts to start an interface that has died; the last one goes on. A client that
@@ -141,7 +141,7 @@ func (p *port) start() error {
 	}
 	i.read(shared, p.Deliver, &p.counts.lostOdd)
 	if b := p.seen.announcement(); shared && b.Len() > 0 {
-		(&writer{Writer: pkt.NewWriter(maxSeen), counts: &p.counts}).send(i, b) // Send may still be in the port's
+		(&writer{Writer: api.NewWriter(maxSeen), counts: &p.counts}).send(i, b) // Send may still be in the port's
 	}
 	p.own.Store(i)
 	return nil

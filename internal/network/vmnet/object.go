@@ -41,14 +41,10 @@ func (n *Network) create(ctx context.Context, subnet netip.Prefix) (api.Network,
 
 // networkConfig is what a network object is made with.
 func (n *Network) networkConfig(subnet netip.Prefix) api.NetworkConfig {
-	o := &n.opts
-	c := api.NetworkConfig{
-		Mode: o.Mode, Subnet: subnet, NAT66Prefix: o.NAT66Prefix, MTU: o.MTU,
-		DisableNAT44: o.DisableNAT44, DisableNAT66: o.DisableNAT66, DisableDHCP: o.DisableDHCP,
-		DisableDNSProxy: o.DisableDNSProxy, DisableRA: o.DisableRA, Reservations: o.Reservations, Forwards: o.Forwards,
-	}
-	if o.Mode == network.ModeShared {
-		c.ExternalInterface = o.Interface
+	c := n.opts.NetworkConfig
+	c.Subnet = subnet
+	if c.Mode == network.ModeShared {
+		c.ExternalInterface = n.opts.Interface
 	}
 	return c
 }

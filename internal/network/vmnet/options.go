@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
 
@@ -29,33 +28,25 @@ const (
 	LaunchdPatience = time.Minute
 )
 
-// Options describe the network. API and Mode are required; other zero fields leave the choice to macOS.
+// Options describe the network. API and Mode are required; other zero fields leave the choice to macOS. What parses the command line
+// has checked each value, and what does not go with the mode.
 type Options struct {
-	API  api.API
-	Mode network.Mode
+	// NetworkConfig is as a network object takes it, but for ExternalInterface; what plain interfaces have of it they get as well.
+	api.NetworkConfig
+
+	API api.API
 	// Interface of the host: the one to bridge to, or the way out.
 	Interface string
 
 	// Gateway, Subnet and DHCPEnd are either all set or all zero.
-	Gateway    netip.Addr   // IPv4
-	Subnet     netip.Prefix // masked
-	DHCPEnd    netip.Addr   // last address to lease
-	DHCPEndSet bool         // asked for; else derived from the gateway
+	Gateway    netip.Addr // IPv4
+	DHCPEnd    netip.Addr // last address to lease
+	DHCPEndSet bool       // asked for; else derived from the gateway
 
-	InterfaceID [16]byte     // of the anchor; the null UUID counts as not given
-	NetworkID   [16]byte     // of an isolated network without DHCP, in host mode; null = none
-	NAT66Prefix netip.Prefix // a /64
-
-	DisableDHCP     bool
-	DisableNAT44    bool
-	DisableNAT66    bool
-	DisableDNSProxy bool
-	DisableRA       bool
-	MTU             int // bytes, layer 3; 0 = macOS's default, 1500
-	Reservations    []network.Reservation
-	Forwards        []network.Forward
-	Isolate         bool // clients do not reach each other
-	Offload         bool // checksums and segmentation are left to the host: frames of 64 KiB
+	InterfaceID [16]byte // of the anchor; the null UUID counts as not given
+	NetworkID   [16]byte // of an isolated network without DHCP, in host mode; null = none
+	Isolate     bool     // clients do not reach each other
+	Offload     bool     // checksums and segmentation are left to the host: frames of 64 KiB
 
 	UseAPI     string // empty = apiAuto
 	Interfaces string // empty = interfacesClient

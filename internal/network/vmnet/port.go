@@ -11,7 +11,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/bridge"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
 
 // A port is one client's attachment. It outlives the interface behind it:
@@ -62,7 +62,7 @@ func newPort(n *Network, o network.PortOptions, sink frame.Sink) *port {
 		net: n, name: o.Name, sink: sink, limit: min(sink.MaxFrame(), frame.MaxLen), macs: o.MACs,
 		kept: make(chan struct{}), room: make(chan struct{}, 1),
 	}
-	p.writer = writer{Writer: pkt.NewWriter(n.writeMax), counts: &p.counts}
+	p.writer = writer{Writer: api.NewWriter(n.writeMax), counts: &p.counts}
 	p.gate.Init()
 	p.ctx, p.cancel = context.WithCancel(n.ctx)
 	return p

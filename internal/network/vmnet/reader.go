@@ -11,7 +11,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
 // A reader passes what arrives at an interface on. It has a goroutine of its own, which sleeps until macOS tells of packets.
@@ -20,7 +19,7 @@ type reader struct {
 	stale   bool                // begins by throwing away what waits
 	deliver func(b frame.Batch) // b holds nothing longer than the interface's maxPacket
 	odd     *atomic.Uint64      // counts packets that no frame can be
-	mem     *pkt.Reader
+	mem     *api.Reader
 	ready   chan struct{} // closed when that is done, and at the end
 	gate    network.Gate  // deliveries; shut at the end
 	done    chan struct{} // closed when the goroutine has ended
@@ -30,7 +29,7 @@ type reader struct {
 func (i *iface) read(stale bool, deliver func(frame.Batch), odd *atomic.Uint64) {
 	slots := max(1, min(i.readMax, maxBytes/i.maxPacket))
 	r := &reader{
-		from: i, stale: stale, deliver: deliver, odd: odd, mem: pkt.NewReader(slots, i.maxPacket),
+		from: i, stale: stale, deliver: deliver, odd: odd, mem: api.NewReader(slots, i.maxPacket),
 		ready: make(chan struct{}), done: make(chan struct{}),
 	}
 	r.gate.Init()

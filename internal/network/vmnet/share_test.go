@@ -19,7 +19,6 @@ import (
 func TestNothingComesTwiceByMoving(t *testing.T) {
 	f := newFake()
 	r := newRig(t, f, onNetwork())
-	defer r.end()
 	c := r.attach(1)
 	for round := range 4 {
 		f.mu.Lock()
@@ -82,7 +81,6 @@ func TestSharersAreSpared(t *testing.T) {
 	f := newFake()
 	f.limit = 2
 	r := newRig(t, f, onNetwork())
-	defer r.end()
 	own := r.attach(1)
 	own.say(own.to(broadcast, "before any client shares"))
 	a, b := r.attach(2), r.attach(3)
@@ -100,7 +98,6 @@ func TestManyAddressesBehindTheAnchor(t *testing.T) {
 	f := newFake()
 	f.limit = 3
 	r := newRig(t, f, onNetwork())
-	defer r.end()
 	hostile, victim := r.attach(1), r.attach(2)
 	a, b := r.attach(3), r.attach(4) // share
 	mac := hostile.mac

@@ -3,9 +3,7 @@
 package vmnet
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -68,10 +66,8 @@ func (s *sharedInterface) build() error {
 	if s.br != nil {
 		return nil
 	}
-	br := bridge.New(bridge.Options{
-		Log: slog.New(moveFilter{s.net.log.Handler()}), Find: s.find,
-	})
-	up, err := br.Attach(bridge.PortOptions{Name: anchorPort, Trusted: true}, s)
+	br := bridge.New(bridge.Options{Log: s.net.log, Find: s.find})
+	up, err := br.Attach(bridge.PortOptions{Trusted: true}, s)
 	if err == nil {
 		s.br, s.up = br, up
 	}
@@ -230,24 +226,4 @@ func (*sharedInterface) Deliver(frame.Batch) {}
 // DeliverFrom implements bridge.sourceSink: it runs on the goroutine of the client that sends, within Send.
 func (s *sharedInterface) DeliverFrom(source any, b frame.Batch) {
 	source.(*port).writer.send(s.anchor.Load(), b)
-}
-
-// anchorPort is the name of the anchor's port of the bridge.
-const anchorPort = "vmnet"
-
-// A moveFilter keeps the bridge from warning of addresses that move between a client and the anchor: they do so each time a
-// client begins or ends to share it.
-type moveFilter struct{ slog.Handler }
-
-// Handle implements slog.Handler.
-func (f moveFilter) Handle(ctx context.Context, r slog.Record) error {
-	ours := false
-	r.Attrs(func(a slog.Attr) bool {
-		ours = (a.Key == "from" || a.Key == "to") && a.Value.String() == anchorPort
-		return !ours
-	})
-	if ours {
-		return nil
-	}
-	return f.Handler.Handle(ctx, r)
 }

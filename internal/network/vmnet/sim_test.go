@@ -115,5 +115,4 @@ func TestSimLostEvents(t *testing.T) {
 		r.meet(a, b)
 	}
 	s.Set(vmnetsim.EventLoseEvery, 0)
-	r.end()
 }

@@ -170,8 +170,8 @@ func (n *Network) startAnchor(ctx context.Context) (*iface, error) {
 }
 
 // start starts a client's interface. One that macOS puts into another subnet than the anchor is of no use.
-func (n *Network) start(ctx context.Context, who string, id [16]byte) (*iface, error) {
-	i, err := n.startInterface(ctx, who, id, true)
+func (n *Network) start(ctx context.Context, name string, id [16]byte) (*iface, error) {
+	i, err := n.startInterface(ctx, name, id, true)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (n *Network) start(ctx context.Context, who string, id [16]byte) (*iface, e
 
 // startInterface starts an interface, a client's own or the anchor. When ctx ends it returns at once; what macOS starts after
 // that the binding stops.
-func (n *Network) startInterface(ctx context.Context, who string, id [16]byte, own bool) (*iface, error) {
+func (n *Network) startInterface(ctx context.Context, name string, id [16]byte, own bool) (*iface, error) {
 	select {
 	case n.starting <- struct{}{}:
 	case <-ctx.Done():
@@ -205,7 +205,7 @@ func (n *Network) startInterface(ctx context.Context, who string, id [16]byte, o
 		return nil, n.failed(err)
 	}
 	n.starts.Add(1)
-	return newInterface(n, who, own, ifc), nil
+	return newInterface(n, name, own, ifc), nil
 }
 
 // failed counts a start that failed and returns err.

@@ -69,7 +69,6 @@ func TestParametersAreLogged(t *testing.T) {
 	r.attach(1)
 	assert.Equal(t, 1, r.log.count("level=DEBUG", `msg="interface parameter"`, "key=vmnet_mtu"))
 	assert.Equal(t, 2, r.log.count("key=vmnet_mac_address"))
-	r.end()
 }
 
 func TestInfo(t *testing.T) {
@@ -87,7 +86,7 @@ func TestInfo(t *testing.T) {
 			Mode: network.ModeHost, Subnet: netip.MustParsePrefix("10.0.0.0/16"), Gateway: netip.MustParseAddr("10.0.0.9"),
 			DHCPStart: netip.MustParseAddr("10.0.0.10"), DHCPEnd: netip.MustParseAddr("10.0.0.99"), MTU: 1500, MaxFrame: 1514,
 		}},
-		{"macOS chooses, no DHCP", Options{Mode: network.ModeShared, DisableDHCP: true, MTU: 9000}, nil, network.Info{
+		{"macOS chooses, no DHCP", with(inMode(network.ModeShared), func(o *Options) { o.DisableDHCP, o.MTU = true, 9000 }), nil, network.Info{
 			Mode: network.ModeShared, Subnet: fakeDefault, Gateway: netip.MustParseAddr("192.168.64.1"), MTU: 9000, MaxFrame: 9014,
 		}},
 		{"network that tells no addresses", onNetwork(), func(f *fake) {
@@ -109,7 +108,6 @@ func TestInfo(t *testing.T) {
 			r := newRig(t, f, tt.o)
 			tt.want.Backend = "vmnet"
 			assert.Equal(t, tt.want, r.Info())
-			r.end()
 		})
 	}
 }
@@ -156,7 +154,6 @@ func TestConfigs(t *testing.T) {
 func TestInterfaceID(t *testing.T) {
 	f := newFake()
 	r := newRig(t, f, with(onNetwork(), func(o *Options) { o.UseAPI = apiInterface }))
-	defer r.end()
 	asked, sink := network.NewID(), &guest{r: &rig{t: t}, mac: guestMAC(1), max: frame.MaxStreamLen}
 	p, err := r.Attach(t.Context(), network.PortOptions{Name: "a", ID: "x", InterfaceID: asked}, sink)
 	require.NoError(t, err)
@@ -205,13 +202,12 @@ func TestIdentities(t *testing.T) {
 	m.subnet = netip.Prefix{}
 	r = newRig(t, newFake(), older)
 	assert.Equal(t, 2, r.log.count("level=WARN", "disk full"))
-	r.end()
 }
 
 // TestSubnetIsKept: a network without --vmnet-gateway asks for the subnet of its last start, and does without where
 // that does not exist.
 func TestSubnetIsKept(t *testing.T) {
-	auto := Options{Mode: network.ModeShared, UseAPI: apiNetwork}
+	auto := with(inMode(network.ModeShared), func(o *Options) { o.UseAPI = apiNetwork })
 	last := netip.MustParsePrefix("192.168.77.0/24")
 	m := &memory{subnet: last}
 	f := newFake()
@@ -283,9 +279,7 @@ func TestBusy(t *testing.T) {
 		{"first start on a network, free in time", onNetwork(), nil, busy, 3 * time.Second, 3 * time.Second, apiNetwork},
 		{"network, never", onNetwork(), busy, nil, never, 5 * time.Second, ""},
 		{"network, another failure", onNetwork(), authorized, nil, never, 0, ""},
-		{"network only, never", with(home(), func(o *Options) { o.DisableRA = true }), busy, nil, never, 5 * time.Second, ""},
 		{"interface, free in time", with(home(), func(o *Options) { o.UseAPI = apiInterface }), nil, busy, 3 * time.Second, 3 * time.Second, apiInterface},
-		{"interface, never", with(home(), func(o *Options) { o.UseAPI = apiInterface }), nil, busy, never, 5 * time.Second, ""},
 		{"interface, another failure", with(home(), func(o *Options) { o.UseAPI = apiInterface }), nil, failure, never, 0, ""},
 		{"either, free in time", home(), busy, busy, 3 * time.Second, 3 * time.Second, apiInterface},
 		{"either, plain ones never", home(), nil, busy, never, 5 * time.Second, apiNetwork},
@@ -294,10 +288,6 @@ func TestBusy(t *testing.T) {
 		{
 			"a job of launchd, another failure", with(onNetwork(), func(o *Options) { o.UseAPI, o.RetryAll, o.Patience = apiInterface, true, LaunchdPatience }),
 			nil, failure, 40 * time.Second, 40 * time.Second, apiInterface,
-		},
-		{
-			"a job of launchd, never", with(onNetwork(), func(o *Options) { o.RetryAll, o.Patience = true, LaunchdPatience }),
-			failure, failure, never, 60 * time.Second, "",
 		},
 	}
 	for _, tt := range tests {
@@ -361,7 +351,7 @@ func TestNoAnswer(t *testing.T) {
 // TestForwardFails: a forward that cannot be made ends the start.
 func TestForwardRefused(t *testing.T) {
 	f := newFake()
-	f.onForward = errors.New("port in use")
+	f.onForward = func(context.Context) error { return errors.New("port in use") }
 	_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI, o.Forwards = apiInterface, someForward() }))
 	assert.ErrorContains(t, err, "--vmnet-forward=tcp:8080=192.168.105.9:80: port in use")
 	assert.Empty(t, f.running())

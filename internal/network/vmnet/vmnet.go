@@ -132,7 +132,7 @@ func (n *Network) remember() {
 // Info implements network.Network.
 func (n *Network) Info() network.Info { return n.info }
 
-// Attach implements network.Network. A client for whom no interface can be started shares the anchor.
+// Attach implements network.Network. A client whose interface cannot be started shares the anchor.
 func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient frame.Sink) (network.Port, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
 // maxRetries bounds the writes that one batch may try again while the kernel has no buffers. A batch of 200 is cut down to
@@ -19,7 +18,7 @@ const maxRetries = 8
 // A writer writes one client's frames to the interface behind its port, own or shared. One goroutine at a time uses it. In the
 // common case a batch of the client is one vmnet_write straight from the client's buffer.
 type writer struct {
-	*pkt.Writer
+	*api.Writer
 	counts *counters
 
 	// of the batch that is being sent
@@ -92,7 +91,7 @@ func (w *writer) rescue(start, n int, st api.Status) {
 			return
 		}
 		count = &w.counts.refused
-		w.to.net.log.Warn("macOS did not take a frame", "client", w.to.who, "error", st)
+		w.to.net.log.Warn("macOS did not take a frame", "client", w.to.name, "error", st)
 	case verdictExhausted:
 		if n > 1 && w.retries > 0 {
 			w.halves(start, n)
@@ -102,7 +101,7 @@ func (w *writer) rescue(start, n int, st api.Status) {
 		w.to.net.exhausted.Add(uint64(n))
 	default:
 		count = &w.counts.refused
-		w.to.net.log.Warn("macOS did not take frames", "client", w.to.who, "frames", n, "error", st)
+		w.to.net.log.Warn("macOS did not take frames", "client", w.to.name, "frames", n, "error", st)
 	}
 	count.Add(uint64(n))
 }

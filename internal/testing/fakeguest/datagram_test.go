@@ -186,7 +186,7 @@ func TestPathWaitsForServer(t *testing.T) {
 	assert.FileExists(t, o.Local, "another process's")
 }
 
-// TestFullReceiver: a receiver that has no room is waited for, also by a sender whom the system does not wake.
+// TestFullReceiver: a receiver that has no room is waited for, also by a sender that the system does not wake.
 func TestFullReceiver(t *testing.T) {
 	dir := shortDir(t)
 	server := filepath.Join(dir, "server")

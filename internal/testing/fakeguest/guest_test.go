@@ -79,7 +79,7 @@ func TestPing(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestNoAnswer(t *testing.T) {
 	a, b := streamPair(t)
 	a.opts.Timeout = 50 * time.Millisecond
 	a.SetAddr(host(2), gateway)

@@ -197,31 +197,9 @@ func checkAttachCloseStorm(l *lan) {
 	l.settle()
 }
 
-// checkNetworkClose: Close ends every port, whose Done is closed and whose Err tells why, and can be called again. Attach
-// returns network.ErrClosed then. A port that was closed before is left alone.
+// checkNetworkClose: the network may be closed while all stations send and new clients come. No sink is called after Close returned,
+// every port's Done is closed and its Err tells why, and every Attach either works or, from then on, returns network.ErrClosed.
 func checkNetworkClose(l *lan) {
-	a, b, c := l.three()
-	c.close()
-	l.returns("Close", func() { assert.NoError(l.t, l.network.Close()) })
-	for _, s := range []*station{a, b} {
-		s.in.closed.Store(true)
-		select {
-		case <-s.port.Done():
-			assert.Error(l.t, s.port.Err(), "Err of %s", s.name)
-		case <-time.After(l.patience):
-			assert.Fail(l.t, "alive", "Done of %s is still open", s.name)
-		}
-		s.pour(s.to(a, 60), s.to(b, 60), s.toMAC(fakeguest.Broadcast, 60))
-	}
-	_, err := l.tryAttach(context.Background(), "late", nil)
-	require.ErrorIs(l.t, err, network.ErrClosed, "Attach on a closed network")
-	l.returns("second Close", func() { assert.NoError(l.t, l.network.Close()) })
-	time.Sleep(lateness)
-}
-
-// checkNetworkCloseUnderTraffic: the network may be closed while all stations send and new clients come; no sink is called
-// after Close returned, and every Attach either works or returns network.ErrClosed.
-func checkNetworkCloseUnderTraffic(l *lan) {
 	a, b, c := l.three()
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -249,9 +227,18 @@ func checkNetworkCloseUnderTraffic(l *lan) {
 	l.attempt("Close", func() { assert.NoError(l.t, l.network.Close()) })
 	for _, s := range []*station{a, b, c} {
 		s.in.closed.Store(true)
+		select {
+		case <-s.port.Done():
+			assert.Error(l.t, s.port.Err(), "Err of %s", s.name)
+		case <-time.After(l.patience):
+			assert.Fail(l.t, "alive", "Done of %s is still open", s.name)
+		}
 	}
 	time.Sleep(lateness)
 	stop.Store(true)
 	wg.Wait()
 	require.True(l.t, flowing, "nothing arrived before Close")
+	_, err := l.tryAttach(context.Background(), "late", nil)
+	require.ErrorIs(l.t, err, network.ErrClosed, "Attach on a closed network")
+	l.returns("second Close", func() { assert.NoError(l.t, l.network.Close()) })
 }

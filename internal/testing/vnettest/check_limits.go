@@ -4,69 +4,13 @@ package vnettest
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
-
-// checkFrameSizes: frames from 14 bytes up to the port's MaxFrame arrive as they are, neither padded nor cut, by unicast
-// and by broadcast.
-func checkFrameSizes(l *lan) {
-	a, b, _ := l.three()
-	limit := a.port.Info().MaxFrame
-	require.LessOrEqual(l.t, limit, frame.MaxLen, "PortInfo.MaxFrame")
-	for _, n := range []int{14, 15, 17, 18, 42, 59, 60, 61, 1513, 1514, 1515, 2048, 9014, 16384, 32768, 32769, 65550, limit - 1, limit} {
-		if n > limit {
-			continue
-		}
-		a.send(a.to(b, n))
-		l.compare()
-		a.send(a.toMAC(fakeguest.Broadcast, n))
-		l.compare()
-	}
-}
-
-// checkSinkMaxFrame: a sink never gets a frame above its MaxFrame, not even a cut one, and gets all others of the batch
-// in order, by unicast and by broadcast.
-func checkSinkMaxFrame(l *lan) {
-	a := l.attach("A", nil)
-	to := []net.HardwareAddr{fakeguest.Broadcast}
-	for _, m := range []int{60, frame.MaxEthernetLen, frame.MaxStreamLen, frame.MaxLen} {
-		to = append(to, l.attach(fmt.Sprintf("%d bytes", m), func(in *inbox) { in.max = m }).mac)
-	}
-	l.settle()
-	for _, dst := range to {
-		var frames [][]byte
-		for _, n := range []int{42, 1514, 60, 1515, 61, 2000, 18, 32769, 32768, 50, frame.MaxLen, 59} {
-			if n <= a.port.Info().MaxFrame {
-				frames = append(frames, a.toMAC(dst, n))
-			}
-		}
-		a.send(frames...)
-		l.settle()
-	}
-}
-
-// checkAddressMoves: an address belongs to the port that used it last, at once, and comes back with its owner's next
-// frame.
-func checkAddressMoves(l *lan) {
-	a, b, c := l.three()
-	roaming := newMAC()
-	for range 3 {
-		for _, owner := range []*station{a, c} {
-			owner.send(testFrame(b.mac, roaming, 60))
-			l.compare()
-			b.send(b.toMAC(roaming, 80))
-			l.settle()
-		}
-	}
-}
 
 // checkAddressLeavesWithPort: when a port has gone, its address is free: frames to it do not vanish into the old port, and
 // a new port with the same address gets them from its first frame on.
@@ -104,7 +48,7 @@ func checkDeafSink(l *lan) {
 }
 
 // checkHeldSink: while a sink is being called, nothing that other clients need is locked: unicast between them, attaching
-// and closing go on. A sink does not block; this one is held to make visible for whom it would keep a lock.
+// and closing go on. A sink does not block; this one is held to show which others a lock would hold up.
 func checkHeldSink(l *lan) {
 	a, b, c := l.three()
 	entered, release, sent := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})

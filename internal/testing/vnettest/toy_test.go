@@ -11,7 +11,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
 
 // faults break a toy network in one way each, to prove that the suite notices.
@@ -19,21 +18,13 @@ type faults struct {
 	floodUnicast     bool // unicast to a known address reaches all ports
 	mirror           bool // floods come back to their sender
 	hairpin          bool // a frame to an address behind its own port comes back
-	loseMulticast    bool
 	loseUnknown      bool
-	loseLast         bool // a flood misses the port attached last
 	duplicate        bool // every frame arrives twice
 	reorder          bool // the first two frames of a batch change places
-	oneByOneLIFO     bool // a batch is delivered backwards
-	firstOnly        bool // only the first frame of a batch is looked at
 	oneRun           bool // the whole batch goes where its first frame goes
-	dropShort        bool // frames below 60 bytes vanish
-	dropLong         bool // frames above 1514 bytes vanish
 	pad              bool // short frames arrive with 60 bytes
 	cut              bool // a frame too long for the sink arrives shortened
-	oversize         bool // a frame too long for the sink arrives whole
 	dropBatch        bool // a frame too long for the sink takes its whole batch with it
-	stickyMAC        bool // the first port to use an address keeps it
 	lateMAC          bool // a moved address is believed only at its third frame
 	keepMACs         bool // addresses stay with a closed port
 	lock             bool // one lock is held while a sink is called
@@ -45,16 +36,13 @@ type faults struct {
 	secondNoWait     bool // a second Close does not wait for the first one
 	closePanics      bool // a second Close panics
 	leak             bool // every port leaves a goroutine behind
-	openAfterClose   bool // Attach works on a closed network
 	otherError       bool // Attach on a closed network returns another error
-	portsSurvive     bool // ports of a closed network do not end
 	silentEnd        bool // ports of a closed network carry nothing, but Done stays open
 	noErr            bool // Err is nil after Done
 	earlyDone        bool // Done is closed from the start
 	uncountedDrop    bool // frames sent after Close are not counted
 	sendAfterClose   bool // frames sent after Close arrive
 	lyingInfo        bool // PortInfo promises longer frames than the network carries
-	wrongMTU         bool // the MTU is larger than the longest frame
 	attachLosesFirst bool // a frame sent at once after Attach is lost
 	stuckBlocks      bool // a sink that does not return blocks Close of others
 	endsWithContext  bool // a port closes when the context of its Attach ends
@@ -97,11 +85,7 @@ type toyPort struct {
 }
 
 func (n *toy) Info() network.Info {
-	i := network.Info{Backend: "toy", Mode: network.ModeHost, MTU: toyMax - 14, MaxFrame: toyMax}
-	if n.wrongMTU {
-		i.MTU = toyMax + 1
-	}
-	return i
+	return network.Info{Backend: "toy", Mode: network.ModeHost, MTU: toyMax - 14, MaxFrame: toyMax}
 }
 
 func (n *toy) Attach(ctx context.Context, _ network.PortOptions, sink frame.Sink) (network.Port, error) {
@@ -110,7 +94,7 @@ func (n *toy) Attach(ctx context.Context, _ network.PortOptions, sink frame.Sink
 	switch {
 	case n.closed && n.otherError:
 		return nil, context.Canceled
-	case n.closed && !n.openAfterClose:
+	case n.closed:
 		return nil, network.ErrClosed
 	}
 	p := &toyPort{n: n, sink: sink, done: make(chan struct{})}
@@ -133,9 +117,6 @@ func (n *toy) Close() error {
 	n.closed = true
 	ports := n.ports
 	n.mu.Unlock()
-	if n.portsSurvive {
-		return nil
-	}
 	for _, p := range ports {
 		p.mu.Lock()
 		first := !p.died && !p.closed
@@ -261,12 +242,6 @@ func (n *toy) disorder(frames [][]byte) [][]byte {
 	if n.reorder && len(frames) > 1 {
 		frames[0], frames[1] = frames[1], frames[0]
 	}
-	if n.oneByOneLIFO {
-		slices.Reverse(frames)
-	}
-	if n.firstOnly {
-		frames = frames[:1]
-	}
 	return frames
 }
 
@@ -279,7 +254,7 @@ func (p *toyPort) destinations(f []byte) (to []*toyPort) {
 	if old := n.owner[src]; old != nil && old != p {
 		n.seen[src]++
 	}
-	if f[6]&1 == 0 && (n.owner[src] == nil || !n.stickyMAC) && (n.owner[src] == nil || !n.lateMAC || n.seen[src] > 2) {
+	if f[6]&1 == 0 && (n.owner[src] == nil || !n.lateMAC || n.seen[src] > 2) {
 		n.owner[src] = p
 	}
 	ports := n.ports
@@ -289,11 +264,8 @@ func (p *toyPort) destinations(f []byte) (to []*toyPort) {
 		}
 		return []*toyPort{q}
 	}
-	switch {
-	case f[0]&1 != 0 && n.loseMulticast && !bytes.Equal(f[:6], fakeguest.Broadcast), f[0]&1 == 0 && n.loseUnknown:
+	if f[0]&1 == 0 && n.loseUnknown {
 		return nil
-	case n.loseLast && len(ports) > 2:
-		ports = ports[:len(ports)-1]
 	}
 	for _, q := range ports {
 		if q != p || n.mirror {
@@ -309,13 +281,13 @@ func (p *toyPort) take(f []byte, batch [][]byte) {
 	limit := p.sink.MaxFrame()
 	tooLong := slices.ContainsFunc(batch, func(f []byte) bool { return len(f) > limit })
 	switch {
-	case n.dropShort && len(f) < 60, n.dropLong && len(f) > 1514, n.dropBatch && tooLong:
+	case n.dropBatch && tooLong:
 		return
 	case n.pad && len(f) < 60:
 		f = append(bytes.Clone(f), make([]byte, 60-len(f))...)
 	case len(f) > limit && n.cut:
 		f = f[:limit]
-	case len(f) > limit && !n.oversize:
+	case len(f) > limit:
 		return
 	}
 	p.mu.Lock()

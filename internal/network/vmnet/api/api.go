@@ -11,10 +11,10 @@ import (
 	"net/netip"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
-// An API is vmnet.framework on this machine. Its methods may be called from several goroutines.
+// An API is vmnet.framework on this machine. Its methods may be called from several goroutines. What they are given was checked: it
+// is of the kinds that the comments say.
 type API interface {
 	Features() Features
 	// NewNetwork makes a vmnet_network_ref (macOS 26, host and shared mode). It fails with ErrMissing where the framework
@@ -45,9 +45,9 @@ type Network interface {
 
 // A NetworkConfig is what vmnet_network_configuration_* can set. Zero fields leave the framework's default.
 type NetworkConfig struct {
-	Mode              network.Mode // host or shared
+	Mode              network.Mode // host or shared; in bridged mode there is no network object
 	ExternalInterface string       // the way out, shared mode only
-	Subnet            netip.Prefix // masked; the host gets its first address
+	Subnet            netip.Prefix // IPv4, masked; the host gets its first address
 	NAT66Prefix       netip.Prefix // a /64
 	MTU               int          // bytes
 	DisableNAT44      bool
@@ -65,7 +65,7 @@ type InterfaceConfig struct {
 	Mode            network.Mode
 	SharedInterface string // vmnet_shared_interface_name_key
 
-	// Start, End and Mask are the gateway, the last address and the netmask; all three or none.
+	// Start, End and Mask are the gateway, the last address and the netmask, of IPv4; all three or none.
 	Start, End, Mask netip.Addr
 
 	InterfaceID [16]byte // the null UUID counts as not given
@@ -108,10 +108,10 @@ type Interface interface {
 	Wake()
 	// Read is one vmnet_read of up to all of r's slots. With Success r holds what was read, nothing perhaps. One
 	// goroutine at a time reads.
-	Read(r *pkt.Reader) Status
+	Read(r *Reader) Status
 	// Write is one vmnet_write of what w holds: all of it is written, or nothing and a status other than Success.
 	// Goroutines may write at the same time, each with a Writer of its own.
-	Write(w *pkt.Writer) Status
+	Write(w *Writer) Status
 	// Forward is vmnet_interface_add_ip_port_forwarding_rule, for plain interfaces.
 	Forward(ctx context.Context, f network.Forward) error
 	// Stop turns events off and stops the interface, and waits until its handler was called or ctx is done. The caller

@@ -7,7 +7,6 @@ package ffi
 import (
 	"fmt"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
@@ -18,7 +17,9 @@ type API struct {
 	f       functions
 	k       keys
 	s       statics
-	blocks  tables
+	blocks  *blocks
+
+	noNetworks error // names the first function for networks that this macOS does not have
 
 	interfaces, queues, networks atomic.Int64 // that exist, for tests
 }
@@ -32,14 +33,14 @@ func newAPI(handles ...uintptr) (*API, error) {
 		return nil, err
 	}
 	var err error
-	if a.blocks, err = blocks(a.s.write); err != nil {
+	if a.blocks, err = newBlocks(a.s.globalBlock, a.s.write); err != nil {
 		return nil, fmt.Errorf("open vmnet.framework: %w", err)
 	}
 	return a, nil
 }
 
 // Features implements api.API.
-func (a *API) Features() api.Features { return api.Features{Networks: a.needNetworks() == nil} }
+func (a *API) Features() api.Features { return api.Features{Networks: a.noNetworks == nil} }
 
 // SharedInterfaces implements api.API.
 func (a *API) SharedInterfaces() ([]string, error) {
@@ -55,16 +56,4 @@ func (a *API) SharedInterfaces() ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// newQueue makes a serial dispatch queue.
-func (a *API) newQueue() uintptr {
-	q := a.f.queueCreate.call(uintptr(unsafe.Pointer(cstring("socket_vmnet2"))), 0)
-	a.queues.Add(1)
-	return q
-}
-
-func (a *API) releaseQueue(q uintptr) {
-	a.queues.Add(-1)
-	a.f.queueRelease.call(q)
 }

@@ -7,8 +7,6 @@ package ffi
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,206 +14,160 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
 
-const (
-	// maxBlocks is how many blocks of one signature there can be at once. Apple documents 32 interfaces; the rest is for
-	// handlers that never come.
-	maxBlocks = 1024
-
-	// lostAfter is how long a handler is waited for before its block may be used again when there is no other.
-	lostAfter = 10 * time.Minute
-)
-
 // The functions of blocks, for C: see block_*.s.
 var blockEventAddress, blockAnswerAddress, blockCollectAddress uintptr
 
-// An answerFunc is told what the handler of a start, a stop or a rule was called with, on a goroutine. params is NULL unless an
-// interface has started; then it was retained.
-type answerFunc func(st api.Status, params uintptr)
-
-// Tables are the blocks of the process.
-type tables struct {
-	event     *table[*wakeup]
-	start     *table[answerFunc] // blocks with parameters
-	status    *table[answerFunc]
-	wakeups   *wakeups
-	collector *collector
+// A block is a literal, with a flag of its own if it is for events. It is in mapped memory for as long as the process lives: C may
+// look at it, and call it, at any time.
+type block struct {
+	literal blockLiteral
+	_       [56]byte // so that the flag has a cache line
+	flag    wakeFlag
 }
 
-var process struct {
-	once   sync.Once
-	blocks tables
-	err    error
+func (b *block) address() uintptr { return uintptr(unsafe.Pointer(&b.literal)) }
+
+// An answer is what the handler of a start, a stop or a rule was called with. params is NULL unless an interface has started; then
+// it was retained.
+type answer struct {
+	status api.Status
+	params uintptr
 }
 
-// blocks returns the tables, which are made once, as C may call a block at any time. write is the address of write(2).
-func blocks(write uintptr) (tables, error) {
-	process.once.Do(func() { process.blocks, process.err = newTables(write) })
-	return process.blocks, process.err
-}
-
-func newTables(write uintptr) (t tables, err error) {
-	if t.wakeups, err = newWakeups(write); err != nil {
-		return t, err
-	}
-	answers, err := t.wakeups.of(maxBlocks)
-	if err != nil {
-		return t, err
-	}
-	if t.event, err = newTable[*wakeup](blockEventAddress, nil); err != nil {
-		return t, err
-	}
-	if t.start, err = newTable[answerFunc](blockAnswerAddress, answers.flag); err != nil {
-		return t, err
-	}
-	if t.status, err = newTable[answerFunc](blockAnswerAddress, answers.flag); err != nil {
-		return t, err
-	}
-	if t.collector, err = newCollector(); err != nil {
-		return t, err
-	}
-	go serveAnswers(answers, t.start, t.status)
-	return t, nil
-}
-
-// serveAnswers calls the handlers of blocks that were called, for as long as the process lives.
-func serveAnswers(w *wakeup, list ...*table[answerFunc]) {
-	for w.wait() {
-		for _, t := range list {
-			deliver(t)
-		}
-	}
-}
-
-// deliver calls the handlers of the blocks of t that were called.
-func deliver(t *table[answerFunc]) {
-	for i := range t.handlers {
-		l := &t.literals[i]
-		if l.answered.Load() == 0 {
-			continue
-		}
-		// Not before: until its block is called a handler may be cancelled, and its slot be another's.
-		h := t.handlers[i].Load()
-		st, params := l.status, l.params
-		l.answered.Store(0)
-		t.mu.Lock()
-		t.put(h)
-		t.mu.Unlock()
-		h.do(api.Status(st), params)
-	}
-}
-
-// A table is the blocks of one signature and their handlers.
-type table[H any] struct {
-	invoke     uintptr
-	flag       *wakeFlag // of all blocks; nil if each has its own
+// Blocks are those of one library.
+type blocks struct {
+	isa, write uintptr // _NSConcreteGlobalBlock and write(2) of that library
+	answers    *wakeup // of all blocks for answers
 	descriptor uintptr
-	literals   []blockLiteral // in mapped memory: C may keep their addresses for ever
-	handlers   []atomic.Pointer[handler[H]]
+	collector  *collector
 
-	mu    sync.Mutex
-	free  map[uintptr][]int // by isa: a block is written once, as C may look at it even after its handler ran
-	fresh int               // slots from here on were never used
+	mu      sync.Mutex
+	fresh   []block // were never used
+	events  []*block
+	idle    []*block // for answers; never for events, of which one may come late
+	waiting map[*block]chan answer
 }
 
-// A handler is what a block in use stands for. It is used once, so that its address tells one use of a slot from another.
-type handler[H any] struct {
-	do      H
-	abandon func() // called when the slot is used again although the handler never came; may be nil
-	block   uintptr
-	slot    int
-	since   time.Time
-}
+// pageOfBlocks is how many blocks are mapped at a time.
+const pageOfBlocks = 256
 
-func newTable[H any](invoke uintptr, flag *wakeFlag) (*table[H], error) {
-	const head = unsafe.Sizeof(blockDescriptor{})
-	size := int(head) + maxBlocks*int(unsafe.Sizeof(blockLiteral{}))
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+// mapped is zeroed memory for n values, which is never given back.
+func mapped[T any](n int) ([]T, error) {
+	mem, err := unix.Mmap(-1, 0, n*int(unsafe.Sizeof(*new(T))), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("map memory for blocks: %w", err)
 	}
-	d := (*blockDescriptor)(unsafe.Pointer(&mem[0]))
-	d.size = unsafe.Sizeof(blockLiteral{})
-	return &table[H]{
-		invoke: invoke, flag: flag,
-		descriptor: uintptr(unsafe.Pointer(d)),
-		literals:   unsafe.Slice((*blockLiteral)(unsafe.Pointer(&mem[head])), maxBlocks),
-		handlers:   make([]atomic.Pointer[handler[H]], maxBlocks),
-		free:       make(map[uintptr][]int),
-	}, nil
+	return unsafe.Slice((*T)(unsafe.Pointer(&mem[0])), n), nil
 }
 
-// take makes a block for do. isa is the address of _NSConcreteGlobalBlock, of which there is one per library, and retain that
-// of the same library's xpc_retain, or 0 if the block has no parameters.
-func (t *table[H]) take(isa, retain uintptr, do H, abandon func()) (*handler[H], error) {
-	t.mu.Lock()
-	slot := t.slot(isa, retain)
-	t.mu.Unlock()
-	if slot < 0 {
-		return nil, fmt.Errorf("%w: %d handlers were never called, the oldest less than %v ago", api.ErrNoAnswer, maxBlocks, lostAfter)
+// newBlocks makes what serves the blocks of a library.
+func newBlocks(isa, write uintptr) (*blocks, error) {
+	c, err := newCollector(isa)
+	if err != nil {
+		return nil, err
 	}
-	l := &t.literals[slot]
-	h := &handler[H]{do: do, abandon: abandon, block: uintptr(unsafe.Pointer(l)), slot: slot, since: time.Now()}
-	l.status, l.params = 0, 0
-	t.handlers[slot].Store(h)
-	l.called.Store(0) // from here on an answer counts
-	return h, nil
+	flags, err := mapped[wakeFlag](1)
+	if err != nil {
+		return nil, err
+	}
+	p := &blocks{isa: isa, write: write, descriptor: c.block.descriptor, collector: c, waiting: map[*block]chan answer{}}
+	if p.answers, err = flags[0].open(write); err != nil {
+		return nil, err
+	}
+	go serveAnswers(p)
+	return p, nil
 }
 
-// slot is an unused slot, with its block written, or -1. t.mu is held.
-func (t *table[H]) slot(isa, retain uintptr) int {
-	if free := t.free[isa]; len(free) > 0 {
-		slot := free[len(free)-1]
-		t.free[isa] = free[:len(free)-1]
-		return slot
+// take takes a block from idle ones of its kind, or a fresh one. p.mu is held.
+func (p *blocks) take(idle *[]*block) (*block, error) {
+	if last := len(*idle) - 1; last >= 0 {
+		b := (*idle)[last]
+		*idle = (*idle)[:last]
+		return b, nil
 	}
-	if t.fresh < maxBlocks {
-		l := &t.literals[t.fresh]
-		l.isa, l.flags, l.invoke, l.descriptor = isa, blockIsGlobal, t.invoke, t.descriptor
-		l.flag, l.retain = uintptr(unsafe.Pointer(t.flag)), retain
-		t.fresh++
-		return t.fresh - 1
-	}
-	return t.reclaim(isa)
-}
-
-// reclaim gives up the handler that has been waited for longest. t.mu is held.
-func (t *table[H]) reclaim(isa uintptr) int {
-	var oldest *handler[H]
-	for i := range t.handlers {
-		h := t.handlers[i].Load()
-		if h != nil && t.literals[i].isa == isa && (oldest == nil || h.since.Before(oldest.since)) {
-			oldest = h
+	if len(p.fresh) == 0 {
+		var err error
+		if p.fresh, err = mapped[block](pageOfBlocks); err != nil {
+			return nil, err
 		}
 	}
-	if oldest == nil || time.Since(oldest.since) < lostAfter || !t.close(oldest) {
-		return -1
-	}
-	t.handlers[oldest.slot].Store(nil)
-	if oldest.abandon != nil {
-		oldest.abandon()
-	}
-	return oldest.slot
+	b := &p.fresh[0]
+	p.fresh = p.fresh[1:]
+	b.literal.isa, b.literal.flags, b.literal.descriptor = p.isa, blockIsGlobal, p.descriptor
+	return b, nil
 }
 
-// cancel frees the slot of h. A call of its block does nothing then. It reports false if the block was called before.
-func (t *table[H]) cancel(h *handler[H]) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.close(h) {
+// answerBlock takes a block that can be called once: its answer is on the channel then, and the block idle again. retain is the
+// address of xpc_retain, or 0 if the answer has no parameters.
+func (p *blocks) answerBlock(retain uintptr) (*block, <-chan answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, err := p.take(&p.idle)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, to := &b.literal, make(chan answer, 1)
+	l.invoke, l.flag, l.retain = blockAnswerAddress, uintptr(unsafe.Pointer(p.answers.flag)), retain
+	l.status, l.params = 0, 0
+	p.waiting[b] = to
+	l.called.Store(0) // from here on an answer counts
+	return b, to, nil
+}
+
+// giveUp has a call of b do nothing any more, in the use that answers tells from others. b is not used again, since it may be called
+// late. It reports false when an answer has come or is under way.
+func (p *blocks) giveUp(b *block, answers <-chan answer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting[b] != answers || b.literal.called.Swap(1) != 0 {
 		return false
 	}
-	t.put(h)
+	delete(p.waiting, b)
 	return true
 }
 
-// close has a call of h's block do nothing any more. It reports false if it was called, or closed, before. t.mu is held.
-func (t *table[H]) close(h *handler[H]) bool {
-	return t.handlers[h.slot].Load() == h && t.literals[h.slot].called.Swap(1) == 0
+// serveAnswers passes answers on, for as long as the process lives.
+func serveAnswers(p *blocks) {
+	for {
+		p.answers.wait()
+		p.deliver()
+	}
 }
 
-// put frees the slot of h, whose block was called or closed. t.mu is held.
-func (t *table[H]) put(h *handler[H]) {
-	t.handlers[h.slot].Store(nil)
-	isa := t.literals[h.slot].isa
-	t.free[isa] = append(t.free[isa], h.slot)
+// deliver passes on the answers that have come.
+func (p *blocks) deliver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for b, to := range p.waiting {
+		if l := &b.literal; l.answered.Swap(0) != 0 {
+			to <- answer{api.Status(l.status), l.params} // it has room
+			delete(p.waiting, b)
+			p.idle = append(p.idle, b)
+		}
+	}
+}
+
+// eventBlock takes a block for events, with its wakeup.
+func (p *blocks) eventBlock() (*block, *wakeup, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, err := p.take(&p.events)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := b.flag.open(p.write)
+	if err != nil {
+		p.events = append(p.events, b)
+		return nil, nil, err
+	}
+	b.literal.invoke, b.literal.flag = blockEventAddress, uintptr(unsafe.Pointer(&b.flag))
+	return b, w, nil
+}
+
+// putEvent takes an event block back. An event that comes nevertheless wakes the next user of the block for nothing.
+func (p *blocks) putEvent(b *block, w *wakeup) {
+	w.close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, b)
 }

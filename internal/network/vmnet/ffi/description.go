@@ -5,7 +5,6 @@
 package ffi
 
 import (
-	"fmt"
 	"net/netip"
 	"unsafe"
 
@@ -70,22 +69,4 @@ func (d description) plain(c api.InterfaceConfig) {
 	d.addr(&k.nat66Prefix, c.NAT66Prefix.Addr())
 	d.uint64(&k.mtu, uint64(c.MTU))
 	d.switches(c)
-}
-
-// checkPlain refuses what the framework would refuse without a reason.
-func checkPlain(c api.InterfaceConfig) error {
-	if modes[c.Mode] == 0 {
-		return fmt.Errorf("vmnet_start_interface: unknown mode %q", c.Mode)
-	}
-	given := 0
-	for _, addr := range []netip.Addr{c.Start, c.End, c.Mask} {
-		if addr.Is4() {
-			given++
-		}
-	}
-	if given != 0 && given != 3 {
-		return fmt.Errorf("vmnet_start_interface: gateway %v, last address %v, mask %v: want three IPv4 addresses, or none",
-			c.Start, c.End, c.Mask)
-	}
-	return nil
 }

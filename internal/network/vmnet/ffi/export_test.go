@@ -6,6 +6,7 @@ package ffi
 
 import (
 	"math"
+	"reflect"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -13,21 +14,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
 
-// used counts the slots in use.
-func (t *table[H]) used() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.fresh
-	for _, free := range t.free {
-		n -= len(free)
-	}
-	return n
-}
-
-// Gauges are what exists on this side. Blocks are those of the process.
+// Gauges are what exists on this side.
 type Gauges struct {
 	Interfaces, Queues, Networks int64
-	Events, Starts, Answers      int // blocks
+	Answers                      int // that are waited for
 }
 
 // Add adds o.
@@ -35,29 +25,28 @@ func (g *Gauges) Add(o Gauges) {
 	g.Interfaces += o.Interfaces
 	g.Queues += o.Queues
 	g.Networks += o.Networks
-	g.Events += o.Events
-	g.Starts += o.Starts
 	g.Answers += o.Answers
 }
 
 // Gauges counts.
 func (a *API) Gauges() Gauges {
-	return Gauges{
-		Interfaces: a.interfaces.Load(), Queues: a.queues.Load(), Networks: a.networks.Load(),
-		Events: a.blocks.event.used(), Starts: a.blocks.start.used(), Answers: a.blocks.status.used(),
-	}
+	a.blocks.mu.Lock()
+	defer a.blocks.mu.Unlock()
+	return Gauges{Interfaces: a.interfaces.Load(), Queues: a.queues.Load(), Networks: a.networks.Load(), Answers: len(a.blocks.waiting)}
 }
 
-// BlocksMade is how many blocks of all signatures were ever in use at once.
-func (a *API) BlocksMade() int {
-	return a.blocks.event.fresh + a.blocks.start.fresh + a.blocks.status.fresh
+// Idle is how many blocks were used and can be again.
+func (a *API) Idle() int {
+	a.blocks.mu.Lock()
+	defer a.blocks.mu.Unlock()
+	return len(a.blocks.idle) + len(a.blocks.events)
 }
 
 // Functions are the names of all functions that are bound and there.
 func (a *API) Functions() (names []string) {
-	for _, s := range a.f.table() {
-		if s.fn.addr != 0 {
-			names = append(names, s.name)
+	for _, f := range reflect.ValueOf(a.f).Fields() {
+		if f.FieldByName("addr").Uint() != 0 {
+			names = append(names, f.FieldByName("name").String())
 		}
 	}
 	return names
@@ -105,47 +94,29 @@ func (a *API) MadeUpParams() api.Params {
 	return a.params(dict)
 }
 
-// A Table is a table of blocks that a test calls.
-type Table struct{ *table[answerFunc] }
-
-// NewTable makes a table that is not the process's.
-func NewTable() (Table, error) {
-	flag := new(wakeFlag)
-	flag.pending.Store(1) // it has no pipe
-	t, err := newTable[answerFunc](blockAnswerAddress, flag)
-	return Table{t}, err
+// A Block is one for an answer without parameters, for tests to call.
+type Block struct {
+	*block
+	of      *blocks
+	Answers <-chan answer
 }
 
-// Size is how many blocks there are at most.
-const Size = maxBlocks
-
-// Take takes a block without parameters.
-func (t Table) Take(isa uintptr, do func(api.Status), abandon func()) (*handler[answerFunc], error) {
-	return t.take(isa, 0, func(st api.Status, _ uintptr) { do(st) }, abandon)
+// Block takes a block.
+func (a *API) Block() (Block, error) {
+	b, answers, err := a.blocks.answerBlock(0)
+	return Block{b, a.blocks, answers}, err
 }
 
-// Call calls a block as C does. It reports whether it is an answer.
-func (t Table) Call(block uintptr, st api.Status) bool {
-	l := (*blockLiteral)(pointer(block))
-	counts := l.called.Load() == 0
-	_, _, _ = purego.SyscallN(l.invoke, block, uintptr(st), 0xbad)
-	return counts
+// Call calls the block as C does.
+func (b Block) Call(st api.Status) {
+	_, _, _ = purego.SyscallN(b.literal.invoke, b.address(), uintptr(st), 0xbad)
 }
 
-// Deliver calls the handlers of blocks that were called.
-func (t Table) Deliver() { deliver(t.table) }
+// GiveUp gives the block up.
+func (b Block) GiveUp() bool { return b.of.giveUp(b.block, b.Answers) }
 
-// Cancel gives a block up.
-func (t Table) Cancel(h *handler[answerFunc]) bool { return t.cancel(h) }
-
-// Block is the address of a block.
-func (h *handler[H]) Block() uintptr { return h.block }
-
-// Age makes h look as if it had been waited for for too long.
-func (h *handler[H]) Age() { h.since = h.since.Add(-lostAfter) }
-
-// Used counts the blocks in use.
-func (t Table) Used() int { return t.used() }
+// Answer makes what Block.Answers has.
+func Answer(st api.Status) answer { return answer{status: st} }
 
 // HoldNetworkStarts has calls of vmnet_interface_start_with_network wait before they do anything: calling gets a value for
 // each, resume lets them go on and ends the holding.

@@ -14,14 +14,13 @@
 //   - A function that takes uintptr(unsafe.Pointer(&x)) is marked go:uintptrescapes, as SyscallN is. Without the mark x may
 //     be on a goroutine's stack, which may move.
 //   - What C keeps an address of beyond a call, which are blocks, is in mapped memory. What it has during a call may be on Go's
-//     heap, such as packet descriptors (package pkt): the caller keeps that alive.
+//     heap, such as packet descriptors: the caller keeps that alive.
 //   - Blocks are hand-made global ones: _Block_copy and _Block_release leave those alone. Their functions are assembly of ours, which
 //     stays on C's stack and calls nothing but write(2) and xpc_retain: no code of Go's runs on a thread that Go did not make.
 //   - A handler's block stores what it was called with in itself, and wakes a goroutine through a pipe, unless a byte is in that
 //     already: see wakeup. What is called once too often does nothing. Nothing here blocks a dispatch queue.
-//   - Each signature has a table of its own. A slot of a table is used again after its handler ran. One whose handler never came stays
-//     taken until the table is full and it is the oldest, at least 10 minutes old: so late handlers find their way, and
-//     never-coming ones cost bounded memory.
+//   - A block whose handler ran is used again. One whose handler never comes is kept for it, and so are its queue and the goroutine
+//     that waits: late handlers find their way, at the price of a few kilobytes for each that never comes.
 //   - Calls that could take long run on a goroutine of their own, so that the caller is back when its context ends. What
 //     such a call brings later is undone: an interface that starts late is stopped.
 //   - Symbols are looked up over vmnet, CoreFoundation and libSystem in this order. The frameworks have no file, so

@@ -17,7 +17,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/pkt"
 )
 
 // An interfaceRef is a started interface_ref, with a serial queue of its own and the block for its events.
@@ -25,14 +24,14 @@ type interfaceRef struct {
 	a      *API
 	ref    uintptr
 	queue  uintptr
-	events *handler[*wakeup] // nil in one that was stopped as soon as it had started
+	block  *block // called for events; nil, as the next, in one that was stopped as soon as it had started
+	events *wakeup
 	params api.Params
 
 	mu       sync.Mutex // held over Notify's call
 	notifies bool       // events are on
 
 	stopping atomic.Bool
-	free     sync.Once
 	stopped  chan struct{} // closed when the stop was answered
 	stopErr  error
 }
@@ -42,26 +41,19 @@ var _ api.Interface = (*interfaceRef)(nil)
 // newInterface makes what is needed to start an interface. release or stopping frees it.
 func (a *API) newInterface() *interfaceRef {
 	a.interfaces.Add(1)
-	return &interfaceRef{a: a, queue: a.newQueue(), stopped: make(chan struct{})}
+	a.queues.Add(1)
+	q := a.f.queueCreate.call(uintptr(unsafe.Pointer(cstring("socket_vmnet2"))), 0)
+	return &interfaceRef{a: a, queue: q, stopped: make(chan struct{})}
 }
 
-// listen makes the event block, once, for an interface that has started.
-func (i *interfaceRef) listen() (err error) {
-	if i.events, err = i.a.eventBlock(); err != nil {
-		return err
-	}
-	return nil
-}
-
-// release frees queue and event block, once. If the event block is called nevertheless, its slot's next user hears of it.
+// release frees queue and event block.
 func (i *interfaceRef) release() {
-	i.free.Do(func() {
-		if i.events != nil {
-			i.a.blocks.event.cancel(i.events)
-		}
-		i.a.releaseQueue(i.queue)
-		i.a.interfaces.Add(-1)
-	})
+	if i.events != nil {
+		i.a.blocks.putEvent(i.block, i.events)
+	}
+	i.a.f.queueRelease.call(i.queue)
+	i.a.queues.Add(-1)
+	i.a.interfaces.Add(-1)
 }
 
 // Params implements api.Interface.
@@ -79,7 +71,7 @@ func (i *interfaceRef) Notify(on bool) error {
 	}
 	i.notifies = true
 	f := &i.a.f.setEventCallback
-	if err := f.failed(f.status(i.ref, packetsAvailable, i.queue, i.events.block)); err != nil {
+	if err := f.failed(f.status(i.ref, packetsAvailable, i.queue, i.block.address())); err != nil {
 		_ = i.mute() // it fails for the same reason
 		return err
 	}
@@ -97,13 +89,13 @@ func (i *interfaceRef) mute() error {
 }
 
 // Wait implements api.Interface.
-func (i *interfaceRef) Wait() { i.events.do.wait() }
+func (i *interfaceRef) Wait() { i.events.wait() }
 
 // Wake implements api.Interface.
-func (i *interfaceRef) Wake() { i.events.do.wake() }
+func (i *interfaceRef) Wake() { i.events.wake() }
 
 // Read implements api.Interface.
-func (i *interfaceRef) Read(r *pkt.Reader) api.Status {
+func (i *interfaceRef) Read(r *api.Reader) api.Status {
 	r.Reset()
 	st, _, _ := purego.SyscallN(i.a.f.read.addr, r.Call(i.ref)...)
 	runtime.KeepAlive(r)
@@ -112,7 +104,7 @@ func (i *interfaceRef) Read(r *pkt.Reader) api.Status {
 
 // Write implements api.Interface. Each Writer brings its own argument list, so that goroutines do not get in each other's
 // way.
-func (i *interfaceRef) Write(w *pkt.Writer) api.Status {
+func (i *interfaceRef) Write(w *api.Writer) api.Status {
 	st, _, _ := purego.SyscallN(i.a.f.write.addr, w.Call(i.ref)...)
 	runtime.KeepAlive(w)
 	return api.Status(uint32(st))
@@ -124,14 +116,13 @@ func (i *interfaceRef) Forward(ctx context.Context, fw network.Forward) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
 	}
-	r, err := newRule(fw)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.name, err)
-	}
+	r := newRule(fw)
 	answer := make(chan error, 1)
-	go i.a.answered(f, func(block uintptr) api.Status {
-		return f.status(i.ref, r.proto, r.hostPort, r.family, uintptr(unsafe.Pointer(r.addr)), r.guestPort, block)
-	}, func(err error) { answer <- err }, nil)
+	go func() {
+		answer <- i.a.ask(f, func(block uintptr) api.Status {
+			return f.status(i.ref, r.proto, r.hostPort, afInet, uintptr(unsafe.Pointer(r.addr)), r.guestPort, block)
+		})
+	}()
 	select {
 	case err := <-answer:
 		return err
@@ -140,17 +131,17 @@ func (i *interfaceRef) Forward(ctx context.Context, fw network.Forward) error {
 	}
 }
 
-// answered makes a call of f, which answers through a handler with a status. done is called once: from the handler, or at
-// once when the call itself fails, as no handler comes then. abandon is called in its place if the handler is given up.
-func (a *API) answered(f *fn, call func(block uintptr) api.Status, done func(error), abandon func()) {
-	h, err := a.blocks.status.take(a.s.globalBlock, 0, func(st api.Status, _ uintptr) { done(f.failed(st)) }, abandon)
+// ask makes a call of f, which answers through a handler with a status, and waits for that: for ever if it never comes. It does not
+// wait when the call itself fails, as no handler comes then.
+func (a *API) ask(f *fn, call func(block uintptr) api.Status) error {
+	b, answers, err := a.blocks.answerBlock(0)
 	if err != nil {
-		done(fmt.Errorf("%s: %w", f.name, err))
-		return
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
-	if st := call(h.block); st != api.Success && a.blocks.status.cancel(h) {
-		done(f.failed(st))
+	if st := call(b.address()); st != api.Success && a.blocks.giveUp(b, answers) {
+		return f.failed(st)
 	}
+	return f.failed((<-answers).status)
 }
 
 // Stop implements api.Interface. If ctx ends first, the interface is freed when the handler comes; another Stop waits for
@@ -179,22 +170,9 @@ func (i *interfaceRef) begin() {
 		i.mu.Lock()
 		_ = i.mute() // whatever it says
 		i.mu.Unlock()
-		if i.events != nil {
-			i.events.do.wake()
-		}
 		f := &i.a.f.stopInterface
-		var refused atomic.Bool
-		i.a.answered(f, func(block uintptr) api.Status {
-			st := f.status(i.ref, i.queue, block)
-			refused.Store(st != api.Success)
-			return st
-		}, func(err error) {
-			i.stopErr = err
-			if i.events != nil && !refused.Load() { // from the handler
-				i.a.blocks.wakeups.close(i.events.slot)
-			}
-			i.release() // the queue is serial: no event block comes after this handler
-			close(i.stopped)
-		}, i.release)
+		i.stopErr = i.a.ask(f, func(block uintptr) api.Status { return f.status(i.ref, i.queue, block) })
+		i.release()
+		close(i.stopped)
 	}()
 }

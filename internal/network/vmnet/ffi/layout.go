@@ -5,7 +5,6 @@
 package ffi
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -73,12 +72,10 @@ const (
 	_ = 1 / (1 - (unsafe.Sizeof(etherAddr{}) ^ 6))
 )
 
-// Constants of vmnet.h and of macOS's socket headers; the latter differ from other systems'.
+// Constants of vmnet.h and of macOS's socket headers.
 const (
 	packetsAvailable = 1 // VMNET_INTERFACE_PACKETS_AVAILABLE
-
-	afInet  = 2
-	afInet6 = 30
+	afInet           = 2
 )
 
 // modes are vmnet_mode_t.
@@ -108,23 +105,11 @@ func gostring(p uintptr) string {
 // A rule is a network.Forward as C takes it. Ports are in host byte order.
 type rule struct {
 	proto, hostPort, guestPort uintptr
-	family                     uintptr  // sa_family_t
-	addr                       *in6Addr // struct in_addr or in6_addr
+	addr                       *inAddr
 }
 
-// newRule translates fw.
-func newRule(fw network.Forward) (r rule, err error) {
-	proto, ok := protocols[fw.Proto]
-	if !ok || !fw.Guest.IsValid() {
-		return r, fmt.Errorf("forward %s port %d to %v: want tcp or udp, and an address", fw.Proto, fw.HostPort, fw.Guest)
-	}
-	r = rule{proto: proto, hostPort: uintptr(fw.HostPort), guestPort: uintptr(fw.Guest.Port()), family: afInet6, addr: new(in6Addr)}
-	guest := fw.Guest.Addr().Unmap()
-	if guest.Is4() {
-		r.family = afInet
-	}
-	copy(r.addr[:], guest.AsSlice())
-	return r, nil
+func newRule(fw network.Forward) rule {
+	return rule{proto: protocols[fw.Proto], hostPort: uintptr(fw.HostPort), guestPort: uintptr(fw.Guest.Port()), addr: in4(fw.Guest.Addr())}
 }
 
 // in4 is an IPv4 address as a struct in_addr.

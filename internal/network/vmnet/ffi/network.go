@@ -14,7 +14,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
 
@@ -32,11 +31,8 @@ var _ api.Network = (*networkRef)(nil)
 
 // NewNetwork implements api.API. It takes as long as the framework takes.
 func (a *API) NewNetwork(c api.NetworkConfig) (api.Network, error) {
-	if c.Mode != network.ModeHost && c.Mode != network.ModeShared {
-		return nil, fmt.Errorf("%s: mode %q: want host or shared", a.f.configCreate.name, c.Mode)
-	}
-	if err := a.needNetworks(); err != nil {
-		return nil, err
+	if a.noNetworks != nil {
+		return nil, a.noNetworks
 	}
 	status := new(uint32)
 	*status = uint32(api.Failure)
@@ -85,33 +81,18 @@ func (c *configuration) set(f *fn, args ...uintptr) {
 	}
 }
 
-// refuse notes what is wrong with a value for f.
-func (c *configuration) refuse(f *fn, format string, args ...any) {
-	if c.err == nil {
-		c.err = fmt.Errorf("%s: %w", f.name, fmt.Errorf(format, args...))
-	}
-}
-
 func (c *configuration) addresses(o api.NetworkConfig) {
 	f := &c.a.f
 	if o.ExternalInterface != "" {
 		c.set(&f.configExternal, uintptr(unsafe.Pointer(cstring(o.ExternalInterface))))
 	}
-	switch p := o.Subnet; {
-	case !p.IsValid():
-	case !p.Addr().Is4():
-		c.refuse(&f.configSubnet, "%v is not IPv4", p)
-	default:
+	if p := o.Subnet; p.IsValid() {
 		// The system takes the address for the host's, whatever Apple's page says of "the subnet address": given the subnet's own,
 		// its DHCP server does not start on macOS 27 ("can't have the gateway at the subnet address": farrow, native/mac-network).
 		host := p.Masked().Addr().Next()
 		c.set(&f.configSubnet, uintptr(unsafe.Pointer(in4(host))), uintptr(unsafe.Pointer(mask4(p))))
 	}
-	switch p := o.NAT66Prefix; {
-	case !p.IsValid():
-	case !p.Addr().Is6():
-		c.refuse(&f.configPrefix6, "%v is not IPv6", p)
-	default:
+	if p := o.NAT66Prefix; p.IsValid() {
 		addr := in6Addr(p.Masked().Addr().As16())
 		c.set(&f.configPrefix6, uintptr(unsafe.Pointer(&addr)), uintptr(p.Bits()))
 	}
@@ -142,21 +123,13 @@ func (c *configuration) disable(o api.NetworkConfig) {
 // rules adds reservations and forwards.
 func (c *configuration) rules(o api.NetworkConfig) {
 	for _, r := range o.Reservations {
-		f := &c.a.f.configReserve
-		if len(r.MAC) != len(etherAddr{}) || !r.Addr.Is4() {
-			c.refuse(f, "%v for %v: want an IPv4 address for an Ethernet address", r.Addr, r.MAC)
-			return
-		}
 		mac := etherAddr(r.MAC)
-		c.set(f, uintptr(unsafe.Pointer(&mac)), uintptr(unsafe.Pointer(in4(r.Addr))))
+		c.set(&c.a.f.configReserve, uintptr(unsafe.Pointer(&mac)), uintptr(unsafe.Pointer(in4(r.Addr))))
 	}
 	for _, fw := range o.Forwards {
-		r, err := newRule(fw)
-		if err != nil {
-			c.refuse(&c.a.f.configForward, "%w", err)
-		}
+		r := newRule(fw)
 		// The guest's port comes first here, and the host's in the call for an interface.
-		c.set(&c.a.f.configForward, r.proto, r.family, r.guestPort, r.hostPort, uintptr(unsafe.Pointer(r.addr)))
+		c.set(&c.a.f.configForward, r.proto, afInet, r.guestPort, r.hostPort, uintptr(unsafe.Pointer(r.addr)))
 	}
 }
 

@@ -127,32 +127,6 @@ func TestNetworkOptionFails(t *testing.T) {
 	}
 }
 
-func TestNetworkBadConfig(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	for name, tt := range map[string]struct {
-		change func(c *api.NetworkConfig)
-		text   string
-	}{
-		"bridged":          {func(c *api.NetworkConfig) { c.Mode = network.ModeBridged }, `mode "bridged": want host or shared`},
-		"no mode":          {func(c *api.NetworkConfig) { c.Mode = "" }, `mode "": want host or shared`},
-		"IPv6 subnet":      {func(c *api.NetworkConfig) { c.Subnet = c.NAT66Prefix }, "fd12:3456:789a:1::/64 is not IPv4"},
-		"IPv4 prefix":      {func(c *api.NetworkConfig) { c.NAT66Prefix = c.Subnet }, "192.168.77.0/25 is not IPv6"},
-		"long MAC":         {func(c *api.NetworkConfig) { c.Reservations[0].MAC = make([]byte, 8) }, "want an IPv4 address for an Ethernet address"},
-		"no MAC":           {func(c *api.NetworkConfig) { c.Reservations[0].MAC = nil }, "want an IPv4 address for an Ethernet address"},
-		"IPv6 reservation": {func(c *api.NetworkConfig) { c.Reservations[0].Addr = netip.IPv6LinkLocalAllNodes() }, "want an IPv4 address for"},
-		"protocol":         {func(c *api.NetworkConfig) { c.Forwards[0].Proto = "sctp" }, "forward sctp port 2222 to 192.168.77.9:22: want tcp or udp"},
-		"no guest":         {func(c *api.NetworkConfig) { c.Forwards[0].Guest = netip.AddrPort{} }, "want tcp or udp, and an address"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := everything()
-			tt.change(&c)
-			_, err := s.NewNetwork(c)
-			assert.ErrorContains(t, err, tt.text)
-		})
-	}
-	assert.Zero(t, s.c.Calls()["vmnet_network_create"], "no network was made")
-}
-
 // TestInterfaceHoldsNetwork releases a network under its interfaces.
 func TestInterfaceHoldsNetwork(t *testing.T) {
 	s := open(t, vmnetsim.Full)

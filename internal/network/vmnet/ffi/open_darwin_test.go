@@ -24,8 +24,6 @@ func TestFramework(t *testing.T) {
 	if len(names) > 0 {
 		madeUpParams(t, a.MadeUpParams())
 	}
-	_, err = a.NewNetwork(api.NetworkConfig{Mode: network.ModeBridged})
-	require.Error(t, err)
 	if !a.Features().Networks {
 		_, err = a.NewNetwork(api.NetworkConfig{Mode: network.ModeShared})
 		require.ErrorIs(t, err, api.ErrMissing)

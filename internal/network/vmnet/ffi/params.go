@@ -14,8 +14,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
 
@@ -90,14 +88,14 @@ type collector struct {
 	list       collection
 }
 
-func newCollector() (*collector, error) {
-	mem, err := unix.Mmap(-1, 0, int(unsafe.Sizeof(collector{})), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+func newCollector(isa uintptr) (*collector, error) {
+	mem, err := mapped[collector](1)
 	if err != nil {
-		return nil, fmt.Errorf("map memory for parameters: %w", err)
+		return nil, err
 	}
-	c := (*collector)(unsafe.Pointer(&mem[0]))
+	c := &mem[0]
 	c.descriptor.size = unsafe.Sizeof(blockLiteral{})
-	c.block.flags, c.block.invoke = blockIsGlobal, blockCollectAddress
+	c.block.isa, c.block.flags, c.block.invoke = isa, blockIsGlobal, blockCollectAddress
 	c.block.descriptor, c.block.flag = uintptr(unsafe.Pointer(&c.descriptor)), uintptr(unsafe.Pointer(&c.list))
 	return c, nil
 }
@@ -106,7 +104,7 @@ func newCollector() (*collector, error) {
 func (c *collector) collect(a *API, dict uintptr) []pair {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.block.isa, c.list.n = a.s.globalBlock, 0
+	c.list.n = 0
 	a.f.dictApply.call(dict, uintptr(unsafe.Pointer(&c.block)))
 	return slices.Clone(c.list.pairs[:c.list.n])
 }
@@ -124,13 +122,9 @@ func (a *API) value(object uintptr) any {
 		return gostring(a.f.stringValue.call(object))
 	case a.s.typeUUID:
 		if p := a.f.uuidValue.call(object); p != 0 {
-			return uuidString(*(*[16]byte)(pointer(p)))
+			u := *(*[16]byte)(pointer(p))
+			return fmt.Sprintf("%X-%X-%X-%X-%X", u[:4], u[4:6], u[6:8], u[8:10], u[10:]) // as macOS prints it
 		}
 	}
 	return "(unknown type)"
-}
-
-// uuidString is a UUID the way macOS prints it.
-func uuidString(u [16]byte) string {
-	return fmt.Sprintf("%X-%X-%X-%X-%X", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }

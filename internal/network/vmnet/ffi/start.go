@@ -7,7 +7,6 @@ package ffi
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
@@ -19,27 +18,10 @@ const nullWait = time.Second
 
 // Start implements api.API.
 func (a *API) Start(ctx context.Context, c api.InterfaceConfig) (api.Interface, error) {
-	if err := checkPlain(c); err != nil {
-		return nil, err
-	}
 	f := &a.f.startInterface
 	return a.start(ctx, f, func(d description) { d.plain(c) }, func(dict, queue, block uintptr) uintptr {
 		return f.call(dict, queue, block)
 	}, func() {})
-}
-
-// A starting is an interface from the call until both the call has returned and its handler was called, whichever comes
-// first, and whether or not a caller still waits for it.
-type starting struct {
-	i *interfaceRef
-
-	mu        sync.Mutex
-	returned  bool
-	answered  bool
-	lost      bool // answered by us: the handler did not come
-	abandoned bool // it is not waited for
-	status    api.Status
-	done      chan struct{} // closed once returned and answered, unless abandoned
 }
 
 // start makes one of the two start calls with what describe describes and waits until its handler was called or ctx is done. It
@@ -52,113 +34,68 @@ func (a *API) start(
 		returned()
 		return nil, fmt.Errorf("%s: %w", f.name, context.Cause(ctx))
 	}
-	i := a.newInterface()
-	s := &starting{i: i, done: make(chan struct{})}
-	h, err := a.blocks.start.take(a.s.globalBlock, a.s.xpcRetain, s.handle, i.release)
+	b, answers, err := a.blocks.answerBlock(a.s.xpcRetain)
 	if err != nil {
 		returned()
-		i.release()
 		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
+	i := a.newInterface()
+	done := make(chan error) // without room: an interface is either taken or stopped
 	go func() {
 		dict := a.f.dictCreate.call(0, 0, 0)
 		describe(description{a, dict})
-		ref := call(dict, i.queue, h.block)
+		i.ref = call(dict, i.queue, b.address())
 		returned()
 		a.f.xpcRelease.call(dict)
-		s.gotRef(ref)
+		err := i.started(f, b, answers)
+		select {
+		case done <- err:
+		case <-ctx.Done():
+			if err == nil {
+				i.begin()
+			}
+		}
 	}()
 	select {
-	case <-s.done:
+	case err := <-done:
+		if err != nil {
+			return nil, err
+		}
+		return i, nil
 	case <-ctx.Done():
-		if s.abandon() {
-			return nil, fmt.Errorf("%s: %w: %w", f.name, api.ErrNoAnswer, context.Cause(ctx))
+		return nil, fmt.Errorf("%s: %w: %w", f.name, api.ErrNoAnswer, context.Cause(ctx))
+	}
+}
+
+// started waits for the handler of a start call that has returned. After an error nothing is left of the interface.
+func (i *interfaceRef) started(f *fn, b *block, answers <-chan answer) error {
+	var late <-chan time.Time
+	if i.ref == 0 {
+		late = time.After(nullWait)
+	}
+	got := answer{status: api.Failure}
+	select {
+	case got = <-answers:
+	case <-late:
+		if !i.a.blocks.giveUp(b, answers) {
+			got = <-answers
 		}
 	}
-	return s.result(f)
-}
-
-// result is what start returns once all is known.
-func (s *starting) result(f *fn) (api.Interface, error) {
-	if s.status != api.Success {
-		if !s.lost { // else the queue is kept for the handler
-			s.i.release()
-		}
-		return nil, f.failed(s.status)
+	if got.params != 0 {
+		i.params = i.a.params(got.params)
+		i.a.f.xpcRelease.call(got.params)
 	}
-	if err := s.i.listen(); err != nil {
-		s.i.begin()
-		return nil, fmt.Errorf("%s: %w", f.name, err)
+	if got.status == api.Success && i.ref == 0 {
+		got.status = api.Failure
 	}
-	return s.i, nil
-}
-
-// gotRef is the return of the call.
-func (s *starting) gotRef(ref uintptr) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.i.ref = ref
-	s.returned = true
-	if ref == 0 && !s.answered {
-		time.AfterFunc(nullWait, s.noHandler)
+	if got.status != api.Success {
+		i.release()
+		return f.failed(got.status)
 	}
-	s.settle()
-}
-
-// handle is told what the handler was called with.
-func (s *starting) handle(st api.Status, params uintptr) {
-	var p api.Params
-	if params != 0 {
-		p = s.i.a.params(params)
-		s.i.a.f.xpcRelease.call(params)
+	var err error
+	if i.block, i.events, err = i.a.blocks.eventBlock(); err != nil {
+		i.begin()
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.answered { // it was lost
-		s.i.release()
-		return
-	}
-	s.answered, s.status = true, st
-	s.i.params = p
-	s.settle()
-}
-
-// noHandler answers in place of a handler that did not come after the call had failed. The block and the queue are kept
-// for it.
-func (s *starting) noHandler() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.answered {
-		s.answered, s.lost, s.status = true, true, api.Failure
-		s.settle()
-	}
-}
-
-// abandon leaves it to settle to undo the start. It reports false when there is nothing left to wait for.
-func (s *starting) abandon() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.returned && s.answered {
-		return false
-	}
-	s.abandoned = true
-	return true
-}
-
-// settle acts once all is known. s.mu is held.
-func (s *starting) settle() {
-	if !s.returned || !s.answered {
-		return
-	}
-	if s.status == api.Success && s.i.ref == 0 {
-		s.status = api.Failure
-	}
-	switch {
-	case !s.abandoned:
-		close(s.done)
-	case s.status == api.Success:
-		s.i.begin()
-	case !s.lost:
-		s.i.release()
-	}
+	return nil
 }

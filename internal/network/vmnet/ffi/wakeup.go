@@ -9,9 +9,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // A wakeup tells a goroutine that a block was called, through a pipe and the runtime's poller.
@@ -25,14 +22,13 @@ import (
 // processor (in the scheduler's sense) that runs nothing, with the goroutine in its queue, and others take from there only
 // what they believe to be stuck. The poller is waited for by a thread that takes any free processor.
 //
-// Answers to starts and stops have one wakeup together. Each slot of the table of event blocks has its own. That is closed only
-// after a stop whose handler came: the queue is serial, so no event is under way then. Else it is kept for the next user of the
-// slot, who may be woken once for nothing.
+// Answers to starts and stops have one wakeup together, each interface has one for its events.
 type wakeup struct {
 	flag *wakeFlag
 	r, w *os.File
 	buf  [1]byte // what wait reads; not a local, which may be allocated
 
+	waits  sync.Mutex // held by wait
 	mu     sync.Mutex // for wake
 	closed bool
 }
@@ -64,12 +60,20 @@ func (f *wakeFlag) open(write uintptr) (*wakeup, error) {
 	return w, nil
 }
 
-// close ends the pipe, and a wait under way. The flag may be used for another wakeup then.
+// close ends the pipe, and a wait under way. A block that is called after that does nothing until the flag is opened again.
 func (w *wakeup) close() {
+	w.wake()
+	w.waits.Lock()
+	defer w.waits.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
 	w.closed = true
-	w.flag.pending.Store(1) // a block that is called nevertheless does nothing
+	if w.flag.pending.Swap(1) != 0 { // a block may be about to write a byte, which may not go to what has the descriptor next
+		_, _ = w.r.Read(w.buf[:])
+	}
 	_ = w.w.Close()
 	_ = w.r.Close()
 }
@@ -83,72 +87,14 @@ func (w *wakeup) wake() {
 	}
 }
 
-// wait returns once there was a wake-up since it returned last, or with false when w is closed. One goroutine at a time waits.
-func (w *wakeup) wait() bool {
+// wait returns once there was a wake-up since it returned last, or w is closed. One goroutine at a time waits.
+func (w *wakeup) wait() {
+	w.waits.Lock()
+	defer w.waits.Unlock()
 	if _, err := w.r.Read(w.buf[:]); err != nil {
-		return false // and it shall not look as if there could be a wake-up
+		return // and it shall not look as if there could be a wake-up
 	}
 	// Before what was announced is looked for, so that nothing is overlooked. An exchange, so that all is seen that a block
 	// stored before its own.
 	w.flag.pending.Swap(0)
-	return true
-}
-
-// Wakeups are those of the process: by slot of the table of event blocks, and one for answers.
-type wakeups struct {
-	write uintptr
-	flags []wakeFlag // in mapped memory
-
-	mu   sync.Mutex
-	made [maxBlocks + 1]*wakeup
-}
-
-func newWakeups(write uintptr) (*wakeups, error) {
-	w := &wakeups{write: write}
-	size := len(w.made) * int(unsafe.Sizeof(wakeFlag{}))
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return nil, fmt.Errorf("map memory for events: %w", err)
-	}
-	w.flags = unsafe.Slice((*wakeFlag)(unsafe.Pointer(&mem[0])), len(w.made))
-	return w, nil
-}
-
-// close closes the wakeup of a slot.
-func (w *wakeups) close(slot int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.made[slot].close()
-	w.made[slot] = nil
-}
-
-// of is the wakeup of a slot, which is made if there is none.
-func (w *wakeups) of(slot int) (*wakeup, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.made[slot] == nil {
-		made, err := w.flags[slot].open(w.write)
-		if err != nil {
-			return nil, err
-		}
-		w.made[slot] = made
-	}
-	return w.made[slot], nil
-}
-
-// eventBlock takes an event block and its wakeup.
-func (a *API) eventBlock() (*handler[*wakeup], error) {
-	h, err := a.blocks.event.take(a.s.globalBlock, 0, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("make event block: %w", err)
-	}
-	if h.do, err = a.blocks.wakeups.of(h.slot); err != nil {
-		a.blocks.event.cancel(h)
-		return nil, err
-	}
-	if h.do.flag.pending.Load() != 0 { // for the user before
-		h.do.wait()
-	}
-	a.blocks.event.literals[h.slot].flag = uintptr(unsafe.Pointer(h.do.flag))
-	return h, nil
 }

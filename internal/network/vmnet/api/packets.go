@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pkt lays out the packet descriptors of vmnet_read and vmnet_write.
-//
-// One piece of memory holds, for n packets,
-//
-//	+0          int32 count             in: descriptors offered, out: packets
-//	+64         struct vmpktdesc [n]    24 bytes each
-//	+64+24n     struct iovec     [n]    16 bytes each, one per descriptor and bound to it for good
-//	+64+40n     slots            [n]    of a Reader only: 4 + maxPacket bytes each, without gaps
-//
-// A slot begins with room for the length prefix; the iovec points behind it. A full-sized packet thus ends where the next
-// one's prefix begins, and a run of them is in wire form once the prefixes are written.
-//
-// The memory is of Go's heap, which does not move, and C has its address during a call only; for that long the caller keeps the
-// Reader or the Writer alive.
-package pkt
+package api
 
 import (
 	"unsafe"
@@ -49,7 +35,18 @@ const (
 	_ = 1 / (1 - (unsafe.Offsetof(iovec{}.len) ^ 8))
 )
 
-// An arena is the memory.
+// An arena is the packet descriptors of vmnet_read or vmnet_write. One piece of memory holds, for n packets,
+//
+//	+0          int32 count             in: descriptors offered, out: packets
+//	+64         struct vmpktdesc [n]    24 bytes each
+//	+64+24n     struct iovec     [n]    16 bytes each, one per descriptor and bound to it for good
+//	+64+40n     slots            [n]    of a Reader only: 4 + maxPacket bytes each, without gaps
+//
+// A slot begins with room for the length prefix; the iovec points behind it. A full-sized packet thus ends where the next
+// one's prefix begins, and a run of them is in wire form once the prefixes are written.
+//
+// The memory is of Go's heap, which does not move, and C has its address during a call only; for that long the caller keeps the
+// Reader or the Writer alive.
 type arena struct {
 	count *int32
 	desc  []vmpktdesc
@@ -115,12 +112,6 @@ func (r *Reader) Reset() {
 	r.dirty = 0
 }
 
-// Args are the arguments of vmnet_read: the first descriptor, and the count.
-func (r *Reader) Args() (desc unsafe.Pointer, count *int32) {
-	r.dirty = len(r.desc) // until Batch tells how many of them
-	return unsafe.Pointer(&r.desc[0]), r.count
-}
-
 // Call is the argument list of vmnet_read on ref, valid until the next Call. It allocates nothing.
 func (r *Reader) Call(ref uintptr) []uintptr {
 	r.dirty = len(r.desc) // until Batch tells how many of them
@@ -132,7 +123,7 @@ func (r *Reader) Call(ref uintptr) []uintptr {
 // the next Reset. It is called once after a read.
 func (r *Reader) Batch() (b frame.Batch, odd int) {
 	n := int(*r.count)
-	if n < 0 || n > len(r.desc) { // no framework does; what it touched is anyone's guess
+	if n < 0 || n > len(r.desc) { // no framework does; there is no telling what it touched
 		n = min(max(n, 0), len(r.desc))
 	} else {
 		// One more than were read, as the framework may ready a descriptor before it finds that there is no packet for it.
@@ -154,4 +145,71 @@ func (r *Reader) Batch() (b frame.Batch, odd int) {
 		end += whole
 	}
 	return frame.NewBatch(r.slots[:end:end], n-odd), odd
+}
+
+// A Writer is the descriptors of one vmnet_write. The packets stay where they are: in the client's read buffer. One
+// goroutine at a time uses it.
+//
+// The descriptors hold plain addresses, which the garbage collector neither sees nor changes. They stay right from Begin to
+// End because the Writer holds the batch for that long: memory that Go has allocated does not move, is not freed while
+// something refers to it, and what is stored behind a pointer is never on a goroutine's stack, the one place that does
+// move: the compiler puts such a buffer on the heap. A buffer in mapped memory is its owner's to keep.
+type Writer struct {
+	arena
+
+	batch frame.Batch
+	n     int // packets
+	sum   int // bytes
+}
+
+// NewWriter makes a Writer of n descriptors, at least 1.
+//
+//go:noinline
+func NewWriter(n int) *Writer { return &Writer{arena: newArena(n, 0)} } // not inlined, so that it is never on a stack
+
+// Begin empties w and makes b the batch whose frames are added. b stays borrowed until End.
+func (w *Writer) Begin(b frame.Batch) {
+	w.batch = b
+	w.Truncate()
+}
+
+// Add appends the frame from it, which walks the batch given to Begin. It reports false when all descriptors are in use. A
+// frame from elsewhere is a fault of the program, for which it panics: nothing would keep that memory alive.
+func (w *Writer) Add(f []byte) bool {
+	if w.n == len(w.desc) {
+		return false
+	}
+	buf := w.batch.Bytes()
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(f)))
+	off := base - uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
+	if off > uintptr(len(buf)) || uintptr(len(f)) > uintptr(len(buf))-off {
+		panic("api: Writer.Add: frame is not in the batch given to Begin")
+	}
+	d := &w.desc[w.n]
+	d.size, d.iovcnt, d.flags = uint64(len(f)), 1, 0
+	w.iov[w.n] = iovec{base: uint64(base), len: uint64(len(f))}
+	w.n++
+	w.sum += len(f)
+	return true
+}
+
+// Len is how many packets w holds.
+func (w *Writer) Len() int { return w.n }
+
+// Bytes is the sum of the lengths of the packets in bytes.
+func (w *Writer) Bytes() int { return w.sum }
+
+// Truncate drops all packets, to fill w again from the same batch.
+func (w *Writer) Truncate() { w.n, w.sum = 0, 0 }
+
+// End empties w and lets go of the batch. The addresses stay in the descriptors, unused.
+func (w *Writer) End() {
+	w.batch = frame.Batch{}
+	w.Truncate()
+}
+
+// Call is the argument list of vmnet_write on ref, valid until the next Call. It allocates nothing.
+func (w *Writer) Call(ref uintptr) []uintptr {
+	*w.count = int32(w.n)
+	return w.call(ref)
 }
