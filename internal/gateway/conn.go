@@ -225,7 +225,7 @@ func (h *hostConn) next() (*[bufSize]byte, int, error) {
 // tryRead reads what is there. It reports false, without a buffer, if there is nothing yet.
 func (h *hostConn) tryRead(fd uintptr) bool {
 	h.buf = buffers.Get().(*[bufSize]byte)
-	h.n, h.err = readNow(fd, h.buf[:])
+	h.n, _, h.err = receiveNow(fd, h.buf[:], nil)
 	if h.err == nil {
 		return true
 	}
@@ -257,7 +257,7 @@ type socketWriter struct {
 func (w *socketWriter) Write(b []byte) (int, error) {
 	done := 0
 	for done < len(b) {
-		n, err := writeNow(w.fd, b[done:])
+		n, err := sendNow(w.fd, nil, b[done:])
 		done += n
 		switch {
 		case errors.Is(err, syscall.EAGAIN):

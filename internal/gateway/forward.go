@@ -28,7 +28,6 @@ type forward struct {
 	network.Forward
 	gw     *gateway
 	number int      // in Config
-	told   string   // why it took nothing when it was tried last, as the daemon was told
 	flows  sync.Map // of *forwardedUDP, by the outside's netip.AddrPort
 }
 
@@ -58,22 +57,17 @@ func (g *gateway) takeForward(number int) error {
 	return nil
 }
 
-// serve takes what comes to the host's port, and tells the daemon when that fails and when it does again.
+// serve takes what comes to the host's port.
 func (f *forward) serve(take func() error) {
 	for {
 		f.gw.awake.wait()
-		err, text := take(), ""
+		err := take()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			text = err.Error()
 			f.gw.log.Warn("forwarded port takes nothing for now", "port", f.HostPort, "error", err)
 			time.Sleep(acceptPause)
-		}
-		if text != f.told {
-			f.told = text
-			f.gw.out.putMessage(KindFailing, Failing{Forward: f.number, Error: text})
 		}
 	}
 }

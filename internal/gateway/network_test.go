@@ -58,7 +58,6 @@ type Network struct {
 	answers chan Answer
 	mu      sync.Mutex
 	hello   Hello
-	failing map[int]string
 	leases  map[string]dhcp.Lease
 }
 
@@ -70,7 +69,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	}
 	n := &Network{
 		Bridge: bridge.New(bridge.Options{}), t: t, done: make(chan struct{}), answers: make(chan Answer, 100),
-		failing: map[int]string{}, leases: map[string]dhcp.Lease{},
+		leases: map[string]dhcp.Lease{},
 	}
 	var err error
 	n.plan, err = c.Plan()
@@ -150,19 +149,12 @@ func (n *Network) DeliverFrom(source any, b frame.Batch) {
 
 // read handles what comes from the gateway.
 func (n *Network) read() {
-	p := Parser{Frames: func(b frame.Batch) error { n.port.Send(b); return nil }, Message: n.message, MaxMessage: MaxMessage}
-	buf, have := make([]byte, readSize), 0
-	for {
-		k, err := n.conn.Read(buf[have:])
-		if err != nil {
-			return
-		}
-		used, err := p.Parse(buf[:have+k])
-		if !assert.NoError(n.t, err) {
-			return
-		}
-		have = copy(buf, buf[used:have+k])
+	from := Parser{Frames: func(b frame.Batch) error { n.port.Send(b); return nil }, Message: n.message, MaxMessage: MaxMessage}
+	pair, err := PairOf(n.conn, nil)
+	for err == nil {
+		err = pair.Receive(&from)
 	}
+	assert.ErrorIs(n.t, err, io.EOF)
 }
 
 func (n *Network) message(kind byte, body []byte) error {
@@ -183,12 +175,6 @@ func (n *Network) message(kind byte, body []byte) error {
 			return err
 		}
 		n.leases[l.MAC.String()] = l
-	case KindFailing:
-		var f Failing
-		if err := json.Unmarshal(body, &f); err != nil {
-			return err
-		}
-		n.failing[f.Forward] = f.Error
 	case KindLog:
 		var l LogLine
 		if err := json.Unmarshal(body, &l); err != nil {

@@ -19,9 +19,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
 )
 
-// readSize is how much is read from the pair at once, in bytes.
-const readSize = 256 << 10
-
 // serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
 // else is closed here.
 func serve(end *os.File, hello Hello) error {
@@ -42,11 +39,11 @@ func newGateway(end *os.File, t tuning) (*gateway, error) {
 	if !ok {
 		return nil, errors.New("the pair is no unix socket")
 	}
-	p, err := PairOf(conn)
+	p, err := PairOf(conn, nil)
 	if err != nil {
 		return nil, err
 	}
-	p.takesFiles = true
+	p.oob = make([]byte, 256)
 	t.dialTimeout, t.udpIdle = cmp.Or(t.dialTimeout, dialTimeout), cmp.Or(t.udpIdle, udpIdleTimeout)
 	if t.dial == nil {
 		t.dial = new(net.Dialer).DialContext
@@ -62,22 +59,11 @@ func (g *gateway) serve(hello Hello) error {
 	hello.Protocol = Protocol
 	g.out.putMessage(KindHello, hello)
 	parser := Parser{Frames: g.take, Message: g.message, MaxMessage: maxConfig}
-	buf, have := make([]byte, readSize), 0
 	for {
-		n, err := g.pair.ReadWire(buf[have:], true)
-		if errors.Is(err, io.EOF) {
+		if err := g.pair.Receive(&parser); errors.Is(err, io.EOF) {
 			return nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return fmt.Errorf("read from the daemon: %w", err)
-		}
-		used, err := parser.Parse(buf[:have+n])
-		if err != nil {
-			return fmt.Errorf("read from the daemon: %w", err)
-		}
-		have = copy(buf, buf[used:have+n])
-		if have == len(buf) { // a long configuration
-			buf = append(buf, make([]byte, len(buf))...)
 		}
 	}
 }

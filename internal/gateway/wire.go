@@ -48,7 +48,7 @@ const (
 	KindLeased                    // a dhcp.Lease, before the answer to the guest
 	KindUnleased                  // what older gateways said of a lease that is no more
 	KindAnswer                    // an Answer to KindAsk
-	KindFailing                   // a Failing
+	KindFailing                   // what older gateways said of a forward that took nothing
 	KindLog                       // a LogLine
 )
 
@@ -66,12 +66,6 @@ type Answer struct {
 	Stats                stats
 	DHCPSize, DHCPLeased int // as dhcp.Server.Usage has them
 	dhcp.Counters
-}
-
-// Failing tells why a forward took nothing when it was tried last, and with an empty Error that it does again.
-type Failing struct {
-	Forward int
-	Error   string
 }
 
 // A LogLine is for the daemon's log.

@@ -19,6 +19,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -45,9 +46,8 @@ type Network struct {
 	leases leases
 	ids    network.IDs
 
-	unnumbered atomic.Uint64 // sessions that came without a number
-	closing    sync.Once
-	detached   atomic.Bool // gateway and forwards are another network's
+	closing  sync.Once
+	detached atomic.Bool // gateway and forwards are another network's
 }
 
 var (
@@ -134,7 +134,7 @@ func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient fr
 	}
 	session := o.Session
 	if session == 0 {
-		session = unnumbered | n.unnumbered.Add(1)
+		session = unnumbered | rand.Uint64N(unnumbered)
 	}
 	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Source: session, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
 	if err != nil {
@@ -163,12 +163,10 @@ func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.plan.MAC
 func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.bridge.Close() // nothing is delivered or sent any more
-		if n.detached.Load() {
-			n.gw.stop()
-			return
+		if !n.detached.Load() {
+			n.gw.close()
+			n.fwd.close(0)
 		}
-		n.gw.close()
-		n.fwd.close(0)
 	})
 	return nil
 }

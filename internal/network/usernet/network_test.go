@@ -201,7 +201,11 @@ func reaches(t *testing.T, n *Network, f network.Forward) bool {
 	c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", f.HostPort), patience)
 	require.NoError(t, err)
 	defer c.Close()
-	return assert.Eventually(t, func() bool { _, u = n.Status(); return u.TCPFlows > before }, patience, time.Millisecond)
+	return assert.Eventually(t, func() bool {
+		n.gw.ask() // as at the next tick
+		_, u = n.Status()
+		return u.TCPFlows > before
+	}, patience, 10*time.Millisecond)
 }
 
 // TestLateForwards: a network that is opened again starts without the ports that others have, says so, and takes them once it can.
