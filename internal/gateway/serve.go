@@ -135,8 +135,7 @@ func (g *gateway) answer(ask uint64) Answer {
 	a := Answer{Ask: ask, Stats: stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}}
 	a.Stats.TCPFlows, a.Stats.UDPFlows = g.engine.flows.counts()
 	if g.dhcp != nil {
-		a.Counters = g.dhcp.Stats()
-		a.DHCPSize, a.DHCPLeased = g.dhcp.Usage()
+		a.Counters, a.DHCPSize, a.DHCPLeased = g.dhcp.Stats()
 	}
 	return a
 }

@@ -64,7 +64,7 @@ type Hello struct {
 type Answer struct {
 	Ask                  uint64 // which it answers
 	Stats                stats
-	DHCPSize, DHCPLeased int // as dhcp.Server.Usage has them
+	DHCPSize, DHCPLeased int // as dhcp.Server.Stats has them
 	dhcp.Counters
 }
 
