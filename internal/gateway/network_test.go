@@ -77,8 +77,6 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	ours, theirs, err := NewPair()
 	require.NoError(t, err)
 	n.conn = ours
-	started := make(chan struct{})
-	tune.onStart = func() { close(started) }
 	n.gw, err = newGateway(theirs, tune)
 	require.NoError(t, err)
 	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.MAC}, KnownOnly: true}, n)
@@ -94,7 +92,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 
 	n.write(AppendMessage(nil, KindConfig, c))
 	n.write(AppendMessage(nil, KindStart, nil))
-	<-started
+	n.ask()
 	for i, f := range c.Forwards {
 		n.pass(i, listen(t, c, f))
 	}
