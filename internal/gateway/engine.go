@@ -146,18 +146,14 @@ func (e *engine) dial(f *flow, network, address string) (*hostConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newHostConn(c), nil
+	return newHostConn(c, &e.gw.awake), nil
 }
 
 // dialGuest makes a connection to a guest in the gateway's name, or a port of the gateway that only that guest can reach. It returns
 // nil if the guest does not answer.
 func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 	wq := new(waiter.Queue)
-	number := udp.ProtocolNumber
-	if f.key.proto == protoTCP {
-		number = tcp.ProtocolNumber
-	}
-	ep, err := e.stack.NewEndpoint(number, header.IPv4ProtocolNumber, wq)
+	ep, err := e.stack.NewEndpoint(f.key.proto, header.IPv4ProtocolNumber, wq)
 	if err != nil {
 		return nil
 	}
@@ -176,7 +172,7 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 	}
 	if err != nil {
 		guest.abort()
-		_ = guest.Close()
+		guest.close()
 		return nil
 	}
 	return guest

@@ -61,8 +61,6 @@ type gateway struct {
 	dhcp    *dhcp.Server // nil without DHCP
 	dns     *dns.Server  // nil without a name server
 	started bool
-
-	forwarded atomic.Uint64 // flows from outside
 }
 
 // tuning is what tests change.

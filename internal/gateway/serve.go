@@ -82,7 +82,7 @@ func (g *gateway) take(b frame.Batch) error {
 }
 
 // message does what the daemon says.
-func (g *gateway) message(kind byte, body []byte) (err error) {
+func (g *gateway) message(kind byte, body []byte) error {
 	if !g.started && kind != KindConfig && kind != KindLease && kind != KindStart {
 		return errStream
 	}
@@ -90,14 +90,9 @@ func (g *gateway) message(kind byte, body []byte) (err error) {
 	case KindConfig:
 		return json.Unmarshal(body, &g.cfg)
 	case KindLease:
-		var l dhcp.Lease
-		err = json.Unmarshal(body, &l)
-		g.leases = append(g.leases, l)
+		return Take(body, func(l dhcp.Lease) error { g.leases = append(g.leases, l); return nil })
 	case KindForward:
-		var number int
-		if err = json.Unmarshal(body, &number); err == nil {
-			err = g.takeForward(number)
-		}
+		return Take(body, g.takeForward)
 	case KindStart:
 		return g.start()
 	case kindSession:
@@ -106,30 +101,26 @@ func (g *gateway) message(kind byte, body []byte) (err error) {
 		}
 		g.session = binary.BigEndian.Uint64(body)
 	case KindGone:
-		var id uint64
-		if err = json.Unmarshal(body, &id); err == nil {
-			g.gone(id)
-		}
+		return Take(body, g.gone)
 	case KindAsk:
-		var ask uint64
-		err = json.Unmarshal(body, &ask)
-		g.out.putMessage(KindAnswer, g.answer(ask))
+		return Take(body, g.answer)
 	case KindAway, KindBack:
 		g.awake.set(kind == KindBack)
 	}
-	return err
+	return nil
 }
 
 // gone lets the flows of a session wait for the client's return.
-func (g *gateway) gone(id uint64) {
+func (g *gateway) gone(id uint64) error {
 	g.engine.flows.guestGone(id)
 	if g.dhcp != nil {
 		g.dhcp.PortGone(id)
 	}
+	return nil
 }
 
 // answer answers a question, which comes every few seconds.
-func (g *gateway) answer(ask uint64) Answer {
+func (g *gateway) answer(ask uint64) error {
 	g.engine.flows.sweep(g.tune.udpIdle)
 	d := &g.drops
 	a := Answer{Ask: ask, Stats: stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}}
@@ -137,7 +128,8 @@ func (g *gateway) answer(ask uint64) Answer {
 	if g.dhcp != nil {
 		a.Counters, a.DHCPSize, a.DHCPLeased = g.dhcp.Stats()
 	}
-	return a
+	g.out.putMessage(KindAnswer, a)
+	return nil
 }
 
 // awake is where those wait that would read from the host while no daemon reads the pair: then it is locked.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
@@ -62,7 +63,7 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	if _, ok := e.tcpTarget(id); !ok {
 		return false
 	}
-	key := flowKey{proto: protoTCP, id: id}
+	key := flowKey{proto: header.TCPProtocolNumber, id: id}
 	if e.flows.lookup(key) != nil {
 		return true // a repeated SYN while we dial, or while the last connection with these ports ends
 	}
@@ -90,14 +91,14 @@ func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) 
 
 // serveTCP is the life of one connection: dial, and only then complete the guest's handshake.
 func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
-	f := e.flows.lookup(flowKey{proto: protoTCP, id: r.ID()})
+	f := e.flows.lookup(flowKey{proto: header.TCPProtocolNumber, id: r.ID()})
 	defer f.release()
 	dst, _ := e.tcpTarget(r.ID())
 	if !dst.IsValid() {
 		if g := e.accept(f, r); g != nil {
-			defer g.Close()
+			defer g.close()
 			f.onEnd(g.abort)
-			e.gw.dns.ServeTCP(f.share.src, g)
+			e.gw.dns.ServeTCP(f.share.src, gonet.NewTCPConn(g.wq, g.ep))
 		}
 		return
 	}
@@ -118,10 +119,10 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 
 // join relays between the two ends of a flow until both have ended.
 func (e *engine) join(f *flow, guest *guestConn, host *hostConn) {
-	defer guest.Close()
+	defer guest.close()
 	abort := func() { guest.abort(); _ = host.Close() }
 	f.onEnd(abort)
-	e.relayTCP(guest, host, abort)
+	relayTCP(guest, host, abort)
 	host.finish()
 	guest.settle()
 }
@@ -139,19 +140,15 @@ func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 
 // relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side
 // is passed on as a reset.
-func (e *engine) relayTCP(guest *guestConn, host *hostConn, abort func()) {
+func relayTCP(guest *guestConn, host *hostConn, abort func()) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		err := pump(guest.write, func() (*[bufSize]byte, int, error) {
-			e.gw.awake.wait()
-			return host.next()
-		})
-		if err != nil {
+		if err := pump(guest.write, host.next); err != nil {
 			abort()
-			return
+		} else {
+			guest.closeWrite()
 		}
-		guest.closeWrite()
 	})
 	if err := guest.drainTo(host); err != nil {
 		abort()

@@ -128,6 +128,15 @@ func (p *Parser) message(buf []byte) (int, error) {
 	return frame.PrefixLen + n, p.Message(buf[frame.PrefixLen], buf[headLen:frame.PrefixLen+n])
 }
 
+// Take decodes the body of a message and passes it on.
+func Take[T any](body []byte, to func(T) error) error {
+	var v T
+	if err := json.Unmarshal(body, &v); err != nil {
+		return err
+	}
+	return to(v)
+}
+
 // AppendMessage appends a message with a body as JSON; nil for none.
 func AppendMessage(dst []byte, kind byte, body any) []byte {
 	var b []byte

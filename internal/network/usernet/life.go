@@ -4,7 +4,6 @@ package usernet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -178,7 +177,7 @@ func (l *life) frames(b frame.Batch) error {
 // message takes what the gateway says, as far as it can be.
 func (l *life) message(kind byte, body []byte) error {
 	if kind == gateway.KindHello {
-		return take(body, l.greet)
+		return gateway.Take(body, l.greet)
 	}
 	if !l.ready {
 		return errors.New("no hello")
@@ -186,24 +185,15 @@ func (l *life) message(kind byte, body []byte) error {
 	switch kind {
 	case gateway.KindLeased:
 		l.sup.ask() // the status has the lease, and is to have the count
-		return take(body, l.sup.net.leases.leased)
+		return gateway.Take(body, l.sup.net.leases.leased)
 	case gateway.KindUnleased, gateway.KindFailing:
 		return nil
 	case gateway.KindAnswer:
-		return take(body, l.answer)
+		return gateway.Take(body, l.answer)
 	case gateway.KindLog:
-		return take(body, l.log)
+		return gateway.Take(body, l.log)
 	}
 	return fmt.Errorf("message %d", kind)
-}
-
-// take decodes a message and passes it on.
-func take[T any](body []byte, to func(T) error) error {
-	var v T
-	if err := json.Unmarshal(body, &v); err != nil {
-		return err
-	}
-	return to(v)
 }
 
 // greet takes a hello.
