@@ -206,12 +206,10 @@ func newLink(p *Plan, out *outlet) *link {
 
 // WritePackets implements stack.LinkWriter. What does not fit the outlet is dropped and counted there.
 func (l *link) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
-	n := 0
 	for _, pkt := range pkts.AsSlice() {
 		l.write(pkt)
-		n++
 	}
-	return n, nil
+	return pkts.Len(), nil
 }
 
 func (l *link) write(pkt *stack.PacketBuffer) {

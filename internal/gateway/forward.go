@@ -93,7 +93,7 @@ func (f *forward) takeConnection(l net.Listener) error {
 		defer flow.release()
 		defer host.Close()
 		if guest := e.dialGuest(flow, f.Guest); guest != nil {
-			e.join(flow, guest, host)
+			join(flow, guest, host)
 		}
 	}()
 	return nil

@@ -19,16 +19,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
 )
 
-// serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
-// else is closed here.
-func serve(end *os.File, hello Hello) error {
-	g, err := newGateway(end, tuning{})
-	if err != nil {
-		return err
-	}
-	return g.serve(hello)
-}
-
 // newGateway makes a gateway on its end of the pair, which it closes.
 func newGateway(end *os.File, t tuning) (*gateway, error) {
 	c, err := net.FileConn(end)
@@ -54,6 +44,8 @@ func newGateway(end *os.File, t tuning) (*gateway, error) {
 	return g, nil
 }
 
+// serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
+// else is closed here.
 func (g *gateway) serve(hello Hello) error {
 	go g.out.run()
 	hello.Protocol = Protocol

@@ -113,16 +113,30 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 	}
 	defer host.Close()
 	if guest := e.accept(f, r); guest != nil {
-		e.join(f, guest, host)
+		join(f, guest, host)
 	}
 }
 
-// join relays between the two ends of a flow until both have ended.
-func (e *engine) join(f *flow, guest *guestConn, host *hostConn) {
+// join relays between the two ends of a flow until both have ended, each end passed on as it comes (half-close). An error on either
+// side is passed on as a reset.
+func join(f *flow, guest *guestConn, host *hostConn) {
 	defer guest.close()
 	abort := func() { guest.abort(); _ = host.Close() }
 	f.onEnd(abort)
-	relayTCP(guest, host, abort)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := pump(guest.write, host.next); err != nil {
+			abort()
+		} else {
+			guest.closeWrite()
+		}
+	})
+	if err := guest.drainTo(host); err != nil {
+		abort()
+	} else {
+		host.closeWrite()
+	}
+	wg.Wait()
 	host.finish()
 	guest.settle()
 }
@@ -136,25 +150,6 @@ func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 		return nil
 	}
 	return newGuest(f, wq, ep)
-}
-
-// relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side
-// is passed on as a reset.
-func relayTCP(guest *guestConn, host *hostConn, abort func()) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() {
-		if err := pump(guest.write, host.next); err != nil {
-			abort()
-		} else {
-			guest.closeWrite()
-		}
-	})
-	if err := guest.drainTo(host); err != nil {
-		abort()
-	} else {
-		host.closeWrite()
-	}
 }
 
 // pump copies until the orderly end of its source, for which it returns nil.

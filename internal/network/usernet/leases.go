@@ -33,7 +33,7 @@ type store interface {
 // leases are what gateways told of their DHCP server. The next gateway begins with them.
 type leases struct {
 	plan     *gateway.Plan
-	reserved map[netip.Addr]net.HardwareAddr // to whom
+	reserved map[netip.Addr]net.HardwareAddr // each for the guest with that one
 	store    store
 	wall     func() time.Time
 

@@ -55,13 +55,8 @@ var (
 	_ network.Port    = (*port)(nil)
 )
 
-// Check tells whether New would refuse o, without starting anything. A port of the host that is in use shows only at New.
-func Check(o Options) error {
-	_, err := o.Plan()
-	return err
-}
-
-// New starts the network and logs its parameters. The gateway may still be starting when it returns: frames for it wait.
+// New starts the network and logs its parameters. It refuses what o.Plan does, and ports of the host that are in use. The gateway may
+// still be starting when it returns: frames for it wait.
 func New(o Options) (*Network, error) {
 	o.setDefaults()
 	plan, err := o.Plan()

@@ -112,7 +112,8 @@ func TestStartParameters(t *testing.T) {
 	assert.Contains(t, out.String(), "no guest will get an address by DHCP")
 	_, err := New(Options{Config: gateway.Config{Mode: network.ModeBridged}})
 	require.ErrorIs(t, err, gateway.ErrBridged)
-	assert.ErrorContains(t, Check(Options{Config: gateway.Config{Mode: network.ModeShared, DNSRecords: map[string]netip.Addr{"a..b": gatewayIP}}}), "a..b")
+	_, err = gateway.Config{Mode: network.ModeShared, DNSRecords: map[string]netip.Addr{"a..b": gatewayIP}}.Plan()
+	assert.ErrorContains(t, err, "a..b")
 }
 
 // TestRestart: guests keep their addresses across a restart of the daemon.
@@ -276,7 +277,7 @@ func TestStatus(t *testing.T) {
 	assert.NotContains(t, string(b), "null")
 }
 
-// TestPortIdentity: a port tells who it is, and gives its identity back.
+// TestPortIdentity: a port tells its identity, and gives it back.
 func TestPortIdentity(t *testing.T) {
 	n := start(t, Options{})
 	for range 2 {
