@@ -4,7 +4,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"net/netip"
@@ -160,25 +159,16 @@ func (n *Network) message(kind byte, body []byte) error {
 	defer n.mu.Unlock()
 	switch kind {
 	case KindHello:
-		return json.Unmarshal(body, &n.hello)
+		return Take(body, func(h Hello) error { n.hello = h; return nil })
 	case KindAnswer:
-		var a Answer
-		if err := json.Unmarshal(body, &a); err != nil {
-			return err
-		}
-		n.answers <- a
+		return Take(body, func(a Answer) error { n.answers <- a; return nil })
 	case KindLeased:
-		var l dhcp.Lease
-		if err := json.Unmarshal(body, &l); err != nil {
-			return err
-		}
-		n.leases[l.MAC.String()] = l
+		return Take(body, func(l dhcp.Lease) error { n.leases[l.MAC.String()] = l; return nil })
 	case KindLog:
-		var l LogLine
-		if err := json.Unmarshal(body, &l); err != nil {
+		return Take(body, func(l LogLine) error {
+			_, err := n.log.Write([]byte(l.Message + " " + strings.Join(l.Args, " ") + "\n"))
 			return err
-		}
-		_, _ = n.log.Write([]byte(l.Message + " " + strings.Join(l.Args, " ") + "\n"))
+		})
 	}
 	return nil
 }
