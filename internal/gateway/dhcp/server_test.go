@@ -168,7 +168,6 @@ func TestLifeCycle(t *testing.T) {
 		{"wish for a taken one", after(say(2, discover, "OFFER "+a3, wish(a2)))},
 		{"wish for the gateway", []step{say(1, discover, "OFFER "+a2, wish(gw))}},
 		{"wish for the alias", []step{say(1, discover, "OFFER "+a2, wish("192.168.105.254"))}},
-		{"wish for elsewhere", []step{say(1, discover, "OFFER "+a2, wish("10.0.0.5"))}},
 		{"an offer is held", []step{say(1, discover, "OFFER "+a2), say(2, discover, "OFFER "+a3)}},
 		{"but not for long", []step{say(1, discover, "OFFER "+a2), later(offerTime, say(2, discover, "OFFER "+a2))}},
 		{"offer of another server taken", []step{
@@ -186,7 +185,6 @@ func TestLifeCycle(t *testing.T) {
 		{"INIT-REBOOT, other subnet", []step{say(1, request, "NAK", wish("192.168.64.5"))}},
 		{"INIT-REBOOT, gateway", []step{say(1, request, "NAK", wish(gw))}},
 		{"INIT-REBOOT, alias", []step{say(1, request, "NAK", wish("192.168.105.254"))}},
-		{"INIT-REBOOT, broadcast", []step{say(1, request, "NAK", wish("192.168.105.255"))}},
 		{"INIT-REBOOT, moves to a free one", after(say(1, request, "ACK "+a9, wish(a9)), say(2, discover, "OFFER "+a2))},
 		{"RENEWING", after(later(30*time.Minute, say(1, request, "ACK "+a2, ciaddr(a2))), later(45*time.Minute, say(2, discover, "OFFER "+a3)))},
 		{"expired, but remembered while others are free", after(later(75*time.Minute, say(2, discover, "OFFER "+a3, wish(a2))))},
@@ -204,7 +202,6 @@ func TestLifeCycle(t *testing.T) {
 		{"DECLINE of another's", after(say(2, decline, "", wish(a2), server(gw)), say(1, request, "ACK "+a2, ciaddr(a2)))},
 		{"INFORM", []step{say(1, inform, "ACK 0.0.0.0", ciaddr("192.168.105.200"))}},
 		{"INFORM from elsewhere", []step{say(1, inform, "", ciaddr("10.1.1.1"))}},
-		{"INFORM without an address", []step{say(1, inform, "")}},
 		{"OFFER from a client", []step{say(1, dhcpv4.MessageTypeOffer, "")}},
 		{"no message type", []step{say(1, dhcpv4.MessageTypeNone, "")}},
 	}

@@ -215,15 +215,6 @@ func TestOwnNames(t *testing.T) {
 	})
 }
 
-// TestHostMode refuses what is not ours, so that a guest asks its other name servers.
-func TestHostMode(t *testing.T) {
-	s := newServer(t, Config{ResolvConf: confFile(t, "nameserver 127.0.0.1\n")})
-	checkAnswers(t, s, []answered{
-		{"foreign", "example.com.", dns.TypeA, dns.RcodeRefused, ""},
-		{"ours", "host.internal.", dns.TypeA, dns.RcodeSuccess, "192.168.105.254"},
-	})
-}
-
 func TestForward(t *testing.T) {
 	r := newResolver(t)
 	s := newServer(t, Config{Forward: true, ResolvConf: confFile(t, "search x\nnameserver 127.0.0.1\n"), Dial: r.dial})

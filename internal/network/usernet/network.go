@@ -16,6 +16,7 @@
 package usernet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -227,10 +228,5 @@ func (o *Options) setDefaults() {
 	if o.tune.wall == nil {
 		o.tune.wall = time.Now
 	}
-	if o.tune.tick == 0 {
-		o.tune.tick = tickTime
-	}
-	if o.tune.minDelay == 0 {
-		o.tune.minDelay = minDelay
-	}
+	o.tune.tick, o.tune.minDelay = cmp.Or(o.tune.tick, tickTime), cmp.Or(o.tune.minDelay, minDelay)
 }

@@ -74,10 +74,12 @@ func log() (*slog.Logger, *vnettest.Log) {
 	return slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})), &b
 }
 
-// gatewayStatus is what the status says of the gateway.
-func gatewayStatus(n *Network) string {
-	_, u := n.Status()
-	return u.Gateway.State
+// startUp is start, and waits until the gateway runs.
+func startUp(t testing.TB, o Options) *Network {
+	t.Helper()
+	n := start(t, o)
+	require.Eventually(t, func() bool { _, u := n.Status(); return u.Gateway.State == running }, patience, time.Millisecond)
+	return n
 }
 
 func TestStartParameters(t *testing.T) {

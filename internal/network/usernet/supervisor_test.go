@@ -169,15 +169,6 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestHangs: one that says hello and then nothing is replaced.
-func TestHangs(t *testing.T) {
-	x := &liar{t: t, says: gateway.AppendMessage(nil, gateway.KindHello, gateway.Hello{Protocol: gateway.Protocol})}
-	logger, out := log()
-	n := start(t, Options{Start: x.start, Log: logger, tune: quick})
-	require.Eventually(t, func() bool { _, u := n.Status(); return u.Gateway.Restarts == 1 && u.Gateway.State == running }, patience, time.Millisecond)
-	assert.Contains(t, out.String(), `reason="it does not answer"`)
-}
-
 // TestLogLines: what a gateway logs is one line and not too many of them.
 func TestLogLines(t *testing.T) {
 	says := gateway.AppendMessage(nil, gateway.KindHello, gateway.Hello{Protocol: gateway.Protocol, Error: "become user 5: no"})
@@ -267,8 +258,7 @@ func TestLeaseTable(t *testing.T) {
 
 // TestToGatewayAllocatesNothing: the way to the gateway costs no allocation, whether frames are queued or written at once.
 func TestToGatewayAllocatesNothing(t *testing.T) {
-	n := start(t, Options{})
-	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
+	n := startUp(t, Options{})
 	f := make([]byte, 1514)
 	copy(f, n.plan.MAC)
 	copy(f[6:], []byte{2, 0, 0, 0, 0, 1})

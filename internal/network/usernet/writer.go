@@ -41,12 +41,8 @@ func (l *life) deliver(session uint64, b frame.Batch) bool {
 	if n == 0 || err != nil {
 		return false
 	}
-	if n < len(l.head) {
-		l.left = append(l.left[:0], l.head[n:]...)
-		n = len(l.head)
-	}
-	if rest := b.Bytes()[n-len(l.head):]; len(l.left)+len(rest) > 0 {
-		l.left = append(l.left, rest...)
+	if n < len(l.head)+len(b.Bytes()) {
+		l.left = append(append(l.left, l.head...), b.Bytes()...)[n:]
 		l.sup.queue.wake()
 	}
 	return true
@@ -104,20 +100,13 @@ func (l *life) leave() {
 
 // put writes what is left and then b. What it cannot write is left.
 func (l *life) put(b []byte) error {
-	if len(l.left) > 0 {
-		l.left = append(l.left, b...)
-		b = nil
-	}
-	for _, part := range []*[]byte{&l.left, &b} {
-		for len(*part) > 0 {
-			n, err := l.conn.WriteWire(nil, *part, true)
-			if err != nil {
-				if part == &b {
-					l.left = append(l.left[:0], b...)
-				}
-				return err
-			}
-			*part = (*part)[n:]
+	for len(l.left)+len(b) > 0 {
+		n, err := l.conn.WriteWire(l.left, b, true)
+		k := min(n, len(l.left))
+		l.left, b = l.left[k:], b[n-k:]
+		if err != nil {
+			l.left = append(l.left, b...)
+			return err
 		}
 	}
 	l.left = l.left[:0]
