@@ -37,7 +37,7 @@ func prepareNetwork(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if cfg.Backend.Resolve(runtime.GOOS) == compat.BackendVmnet {
 		return prepareVmnet(cfg, log)
 	}
-	if err := usernet.Check(usernetOptions(cfg, nil)); err != nil {
+	if _, err := usernetOptions(cfg, nil).Plan(); err != nil {
 		return nil, err
 	}
 	program, err := gatewayProgram(cfg)

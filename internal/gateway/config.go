@@ -78,7 +78,7 @@ func (g *gateway) dhcpConfig(leases []dhcp.Lease) dhcp.Config {
 	c := dhcp.Config{
 		Subnet: p.Subnet, Gateway: p.Gateway, First: p.DHCPStart, Last: p.DHCPEnd, Reserved: p.Reserved(),
 		Router: p.nat, DNS: p.dns, MTU: uint16(p.MTU), Fixed: map[[6]byte]netip.Addr{},
-		Leases: leases, Log: g.log, Elapsed: g.tune.elapsed, NamesTaken: namesTaken(g.cfg.DNSRecords),
+		Leases: leases, Log: g.log, NamesTaken: namesTaken(g.cfg.DNSRecords),
 		Changed: func(l dhcp.Lease) { g.out.putMessage(KindLeased, l) },
 	}
 	for _, r := range g.cfg.Reservations {
@@ -96,7 +96,7 @@ func (g *gateway) dnsConfig() dns.Config {
 	maps.Copy(records, g.cfg.DNSRecords)
 	c := dns.Config{
 		Domain: Domain, Records: records, Subnet: g.plan.Subnet, Forward: g.cfg.Mode == network.ModeShared,
-		ResolvConf: g.cfg.ResolvConf, Port: g.tune.dnsPort,
+		ResolvConf: g.cfg.ResolvConf,
 	}
 	if c.ResolvConf == "" {
 		c.ResolvConf = "/etc/resolv.conf"

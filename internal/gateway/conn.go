@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 )
@@ -27,7 +27,6 @@ var errFlowReset = errors.New("connection reset")
 
 // guestConn is the guest's end of a flow: an endpoint of the stack. Reading waits without holding a buffer.
 type guestConn struct {
-	net.Conn // for DNS, and to close it: a TCP connection whose two sides have ended is closed in order
 	ep       tcpip.Endpoint
 	wq       *waiter.Queue
 	readable <-chan struct{}
@@ -38,12 +37,9 @@ type guestConn struct {
 // newGuest takes over the endpoint of a flow.
 func newGuest(f *flow, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
 	g := &guestConn{ep: ep, wq: wq, readable: watch(wq, waiter.ReadableEvents), writable: watch(wq, waiter.WritableEvents)}
-	if f.key.proto == protoUDP {
-		g.Conn = gonet.NewUDPConn(wq, ep)
-		return g
+	if f.key.proto == header.TCPProtocolNumber {
+		setKeepAlive(ep)
 	}
-	g.Conn = gonet.NewTCPConn(wq, ep)
-	setKeepAlive(ep)
 	if f.crowd {
 		ep.SocketOptions().SetReceiveBufferSize(crowdBuffer, true)
 		ep.SocketOptions().SetSendBufferSize(crowdBuffer, true)
@@ -131,6 +127,9 @@ func (g *guestConn) offer(b []byte) {
 	_, _ = g.ep.Write(bytes.NewReader(b), tcpip.WriteOptions{})
 }
 
+// close ends it; a TCP connection whose two sides have ended, in order.
+func (g *guestConn) close() { g.ep.Close() }
+
 // closeWrite ends our side of a TCP connection in order.
 func (g *guestConn) closeWrite() { _ = g.ep.Shutdown(tcpip.ShutdownWrite) }
 
@@ -182,8 +181,9 @@ func setKeepAlive(ep tcpip.Endpoint) {
 // hostConn is the host's end of a flow. One goroutine reads and one writes.
 type hostConn struct {
 	net.Conn
-	tcp *net.TCPConn // nil for UDP
-	raw syscall.RawConn
+	tcp   *net.TCPConn // nil for UDP
+	raw   syscall.RawConn
+	awake *awake
 
 	// The result of one read, which try makes as soon as there is something. They are here because each call would put them on
 	// the heap otherwise.
@@ -195,8 +195,8 @@ type hostConn struct {
 
 // newHostConn takes a connection over. A TCP connection ends with a reset unless finish was called, whatever ends the process: the
 // other side shall not take what it got for all there was.
-func newHostConn(c net.Conn) *hostConn {
-	h := &hostConn{Conn: c}
+func newHostConn(c net.Conn, a *awake) *hostConn {
+	h := &hostConn{Conn: c, awake: a}
 	h.try = h.tryRead
 	h.raw, _ = c.(syscall.Conn).SyscallConn()
 	if h.tcp, _ = c.(*net.TCPConn); h.tcp != nil {
@@ -207,6 +207,7 @@ func newHostConn(c net.Conn) *hostConn {
 
 // next returns what arrived, in a buffer that the caller puts back. io.EOF is the orderly end of a TCP connection.
 func (h *hostConn) next() (*[bufSize]byte, int, error) {
+	h.awake.wait()
 	if err := h.raw.Read(h.try); err != nil {
 		return nil, 0, err
 	}
@@ -225,7 +226,7 @@ func (h *hostConn) next() (*[bufSize]byte, int, error) {
 // tryRead reads what is there. It reports false, without a buffer, if there is nothing yet.
 func (h *hostConn) tryRead(fd uintptr) bool {
 	h.buf = buffers.Get().(*[bufSize]byte)
-	h.n, h.err = readNow(fd, h.buf[:])
+	h.n, _, h.err = receiveNow(fd, h.buf[:], nil)
 	if h.err == nil {
 		return true
 	}
@@ -257,7 +258,7 @@ type socketWriter struct {
 func (w *socketWriter) Write(b []byte) (int, error) {
 	done := 0
 	for done < len(b) {
-		n, err := writeNow(w.fd, b[done:])
+		n, err := sendNow(w.fd, nil, b[done:])
 		done += n
 		switch {
 		case errors.Is(err, syscall.EAGAIN):

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
 	"time"
 
@@ -79,41 +78,32 @@ func newEngine(g *gateway) (*engine, error) {
 
 // configure gives the stack its interface, addresses, route and options.
 func (e *engine) configure() error {
-	if err := e.stack.CreateNIC(nicID, e.link); err != nil {
-		return fmt.Errorf("make gateway interface: %s", err)
+	prefix := func(a netip.Addr) tcpip.AddressWithPrefix {
+		return tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.gw.plan.Subnet.Bits()}
+	}
+	errs := []tcpip.Error{
+		e.stack.CreateNIC(nicID, e.link),
+		// Flows to the whole world end here, and are answered with the addresses they were sent to.
+		e.stack.SetPromiscuousMode(nicID, true), e.stack.SetSpoofing(nicID, true),
 	}
 	for _, a := range []netip.Addr{e.gw.plan.Gateway, e.gw.plan.Alias} {
-		if !a.IsValid() {
-			continue
-		}
-		pa := tcpip.ProtocolAddress{
-			Protocol:          ipv4.ProtocolNumber,
-			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a.As4()), PrefixLen: e.gw.plan.Subnet.Bits()},
-		}
-		if err := e.stack.AddProtocolAddress(nicID, pa, stack.AddressProperties{}); err != nil {
-			return fmt.Errorf("add gateway address %s: %s", a, err)
+		if a.IsValid() {
+			pa := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: prefix(a)}
+			errs = append(errs, e.stack.AddProtocolAddress(nicID, pa, stack.AddressProperties{}))
 		}
 	}
-	// Flows to the whole world end here, and are answered with the addresses they were sent to.
-	if err := e.stack.SetPromiscuousMode(nicID, true); err != nil {
-		return fmt.Errorf("open gateway interface: %s", err)
-	}
-	if err := e.stack.SetSpoofing(nicID, true); err != nil {
-		return fmt.Errorf("open gateway interface: %s", err)
-	}
-	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(e.gw.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(e.gw.plan.Subnet.Bits(), 32))))
-	if err != nil {
-		return fmt.Errorf("set gateway route: %w", err)
-	}
-	e.stack.SetRouteTable([]tcpip.Route{{Destination: subnet, NIC: nicID}})
+	e.stack.SetRouteTable([]tcpip.Route{{Destination: prefix(e.gw.plan.Subnet.Addr()).Subnet(), NIC: nicID}})
 	sack, timeWait, retries := tcpip.TCPSACKEnabled(true), tcpip.TCPTimeWaitTimeoutOption(tcpTimeWait), tcpip.TCPSynRetriesOption(tcpSynRetries)
 	for _, o := range []tcpip.SettableTransportProtocolOption{
 		&sack, &timeWait, &retries,
 		&tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: tcpBuffer, Max: tcpBuffer},
 		&tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: crowdBuffer, Max: tcpBuffer},
 	} {
-		if err := e.stack.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
-			return fmt.Errorf("set gateway TCP option %T: %s", o, err)
+		errs = append(errs, e.stack.SetTransportProtocolOption(tcp.ProtocolNumber, o))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("set up the gateway's TCP/IP stack: %s", err)
 		}
 	}
 	return nil
@@ -146,18 +136,14 @@ func (e *engine) dial(f *flow, network, address string) (*hostConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newHostConn(c), nil
+	return newHostConn(c, &e.gw.awake), nil
 }
 
 // dialGuest makes a connection to a guest in the gateway's name, or a port of the gateway that only that guest can reach. It returns
 // nil if the guest does not answer.
 func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 	wq := new(waiter.Queue)
-	number := udp.ProtocolNumber
-	if f.key.proto == protoTCP {
-		number = tcp.ProtocolNumber
-	}
-	ep, err := e.stack.NewEndpoint(number, header.IPv4ProtocolNumber, wq)
+	ep, err := e.stack.NewEndpoint(f.key.proto, header.IPv4ProtocolNumber, wq)
 	if err != nil {
 		return nil
 	}
@@ -176,7 +162,7 @@ func (e *engine) dialGuest(f *flow, to netip.AddrPort) *guestConn {
 	}
 	if err != nil {
 		guest.abort()
-		_ = guest.Close()
+		guest.close()
 		return nil
 	}
 	return guest
@@ -210,12 +196,10 @@ func newLink(p *Plan, out *outlet) *link {
 
 // WritePackets implements stack.LinkWriter. What does not fit the outlet is dropped and counted there.
 func (l *link) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
-	n := 0
 	for _, pkt := range pkts.AsSlice() {
 		l.write(pkt)
-		n++
 	}
-	return n, nil
+	return pkts.Len(), nil
 }
 
 func (l *link) write(pkt *stack.PacketBuffer) {

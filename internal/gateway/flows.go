@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
@@ -17,19 +20,12 @@ import (
 // reconnects, finds its connections alive; those that never do hold no more than this.
 const maxOrphans = 512
 
-// proto tells TCP and UDP flows apart.
-type proto uint8
-
-const (
-	protoTCP proto = iota
-	protoUDP
-)
-
 // flowKey identifies a flow while it lives.
 type flowKey struct {
-	proto   proto
-	id      stack.TransportEndpointID // of a flow that a guest began
-	forward uint64                    // number of a flow through a forward, else 0
+	proto tcpip.TransportProtocolNumber
+	// id is of a flow that a guest began, or by the outside's address and the number of the forward, of forwarded UDP. Forwarded TCP has
+	// none: a connection that ends is still there when its ports are used again.
+	id stack.TransportEndpointID
 }
 
 // A flow is one connection or UDP association of a guest, from its first packet, dialling included, to its last.
@@ -40,6 +36,10 @@ type flow struct {
 	crowd bool // its guest had many of the same protocol when it began
 
 	used atomic.Int64 // UDP: when it carried something last, ns on the table's clock
+
+	// Of forwarded UDP.
+	guest *guestConn
+	at    atomic.Pointer[ipv4.ControlMessage] // where on the host the last datagram was sent to
 
 	ctx  context.Context
 	stop context.CancelFunc // ends the flow from outside
@@ -60,7 +60,7 @@ func (f *flow) touch() { f.used.Store(int64(f.table.now())) }
 // A share is what one guest may have of one protocol.
 type share struct {
 	src   uint64
-	proto proto
+	proto tcpip.TransportProtocolNumber
 }
 
 // flowTable counts the flows of each guest. A guest is a port of the bridge, because a guest can forge its IP address:
@@ -69,7 +69,7 @@ type flowTable struct {
 	started time.Time
 
 	mu      sync.Mutex
-	flows   map[flowKey]*flow
+	flows   map[flowKey]*flow // that have an id
 	shares  map[share]map[*flow]bool
 	orphans []*flow // of guests that left, oldest first, some of which have ended
 }
@@ -93,7 +93,7 @@ func (t *flowTable) add(src uint64, k flowKey) *flow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := share{src, k.proto}
-	if t.flows[k] != nil || k.proto == protoTCP && len(t.shares[s]) >= maxFlows {
+	if t.flows[k] != nil || k.proto == header.TCPProtocolNumber && len(t.shares[s]) >= maxFlows {
 		return nil
 	}
 	if len(t.shares[s]) >= maxFlows {
@@ -107,7 +107,10 @@ func (t *flowTable) add(src uint64, k flowKey) *flow {
 	if t.shares[s] == nil {
 		t.shares[s] = map[*flow]bool{}
 	}
-	t.flows[k], t.shares[s][f] = f, true
+	t.shares[s][f] = true
+	if k.id != (stack.TransportEndpointID{}) {
+		t.flows[k] = f
+	}
 	return f
 }
 
@@ -126,8 +129,8 @@ func (t *flowTable) remove(f *flow) {
 func (t *flowTable) guestGone(src uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.orphans = slices.DeleteFunc(t.orphans, func(f *flow) bool { return t.flows[f.key] != f })
-	for _, p := range []proto{protoTCP, protoUDP} {
+	t.orphans = slices.DeleteFunc(t.orphans, func(f *flow) bool { return !t.shares[f.share][f] })
+	for _, p := range []tcpip.TransportProtocolNumber{header.TCPProtocolNumber, header.UDPProtocolNumber} {
 		t.orphans = slices.AppendSeq(t.orphans, maps.Keys(t.shares[share{src, p}]))
 	}
 	for len(t.orphans) > maxOrphans {
@@ -141,7 +144,7 @@ func (t *flowTable) sweep(idle time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, f := range t.flows {
-		if k.proto == protoUDP && t.now()-time.Duration(f.used.Load()) > idle {
+		if k.proto == header.UDPProtocolNumber && t.now()-time.Duration(f.used.Load()) > idle {
 			f.stop()
 		}
 	}
@@ -152,7 +155,7 @@ func (t *flowTable) counts() (tcp, udp int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for s, flows := range t.shares {
-		if s.proto == protoTCP {
+		if s.proto == header.TCPProtocolNumber {
 			tcp += len(flows)
 		} else {
 			udp += len(flows)

@@ -14,9 +14,9 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-func someKey(p proto, i int) flowKey {
+func someKey(p tcpip.TransportProtocolNumber, i int) flowKey {
 	k := flowKey{proto: p}
-	k.id.RemotePort, k.id.LocalPort = uint16(i), uint16(i>>16)
+	k.id.RemotePort, k.id.LocalPort = uint16(i), uint16(1+i>>16)
 	return k
 }
 
@@ -25,20 +25,20 @@ func someKey(p proto, i int) flowKey {
 func TestFlowLimit(t *testing.T) {
 	ft := newFlowTable()
 	for i := range maxFlows {
-		require.NotNil(t, ft.add(1, someKey(protoTCP, i)))
-		ft.add(1, someKey(protoUDP, i)).used.Store(int64(i))
+		require.NotNil(t, ft.add(1, someKey(header.TCPProtocolNumber, i)))
+		ft.add(1, someKey(header.UDPProtocolNumber, i)).used.Store(int64(i))
 	}
-	assert.Nil(t, ft.add(1, someKey(protoTCP, 999)), "one too many")
-	assert.NotNil(t, ft.add(2, someKey(protoTCP, 1000)), "another guest counts for itself")
-	assert.Nil(t, ft.add(2, someKey(protoTCP, 3)), "these ports are in use")
-	ft.lookup(someKey(protoTCP, 3)).release()
-	assert.NotNil(t, ft.add(1, someKey(protoTCP, 999)), "there is room again")
+	assert.Nil(t, ft.add(1, someKey(header.TCPProtocolNumber, 999)), "one too many")
+	assert.NotNil(t, ft.add(2, someKey(header.TCPProtocolNumber, 1000)), "another guest counts for itself")
+	assert.Nil(t, ft.add(2, someKey(header.TCPProtocolNumber, 3)), "these ports are in use")
+	ft.lookup(someKey(header.TCPProtocolNumber, 3)).release()
+	assert.NotNil(t, ft.add(1, someKey(header.TCPProtocolNumber, 999)), "there is room again")
 
-	other := ft.add(2, someKey(protoUDP, 2000))
+	other := ft.add(2, someKey(header.UDPProtocolNumber, 2000))
 	other.used.Store(-1)
-	ft.lookup(someKey(protoUDP, 0)).touch()
-	idle := ft.lookup(someKey(protoUDP, 1))
-	assert.NotNil(t, ft.add(1, someKey(protoUDP, 999)))
+	ft.lookup(someKey(header.UDPProtocolNumber, 0)).touch()
+	idle := ft.lookup(someKey(header.UDPProtocolNumber, 1))
+	assert.NotNil(t, ft.add(1, someKey(header.UDPProtocolNumber, 999)))
 	assert.Error(t, idle.ctx.Err(), "the one that was idle for longest")
 	_, udp := ft.counts()
 	assert.Equal(t, maxFlows+1, udp)
@@ -51,7 +51,7 @@ func TestOrphans(t *testing.T) {
 	flows := map[uint64][]*flow{}
 	for guest := uint64(1); guest <= 4; guest++ {
 		for i := range 200 {
-			flows[guest] = append(flows[guest], ft.add(guest, someKey(protoTCP, int(guest)<<16|i)))
+			flows[guest] = append(flows[guest], ft.add(guest, someKey(header.TCPProtocolNumber, int(guest)<<16|i)))
 		}
 	}
 	leave := func(guest uint64) (ended [5]int) {
@@ -94,7 +94,7 @@ func TestCrowd(t *testing.T) {
 			return o.GetReceiveBufferSize() == receive && o.GetSendBufferSize() == crowdBuffer
 		}, patience, time.Millisecond)
 		for i := range crowd { // the second time they are there already
-			n.gw.engine.flows.add(g.port.(guestPort).session, someKey(protoTCP, i))
+			n.gw.engine.flows.add(g.port.(guestPort).session, someKey(header.TCPProtocolNumber, i))
 		}
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
@@ -27,9 +27,7 @@ const acceptPause = 50 * time.Millisecond
 type forward struct {
 	network.Forward
 	gw     *gateway
-	number int      // in Config
-	told   string   // why it took nothing when it was tried last, as the daemon was told
-	flows  sync.Map // of *forwardedUDP, by the outside's netip.AddrPort
+	number int // in Config
 }
 
 // takeForward serves the forward with that number, whose socket has come. The port is the daemon's.
@@ -58,30 +56,24 @@ func (g *gateway) takeForward(number int) error {
 	return nil
 }
 
-// serve takes what comes to the host's port, and tells the daemon when that fails and when it does again.
+// serve takes what comes to the host's port.
 func (f *forward) serve(take func() error) {
 	for {
 		f.gw.awake.wait()
-		err, text := take(), ""
+		err := take()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			text = err.Error()
 			f.gw.log.Warn("forwarded port takes nothing for now", "port", f.HostPort, "error", err)
 			time.Sleep(acceptPause)
-		}
-		if text != f.told {
-			f.told = text
-			f.gw.out.putMessage(KindFailing, Failing{Forward: f.number, Error: text})
 		}
 	}
 }
 
-// newFlow counts a flow from outside. It has a number: addresses would not do, one that ends is still there when its ports are used
-// again. It is nil if there may not be one.
-func (f *forward) newFlow(p proto) *flow {
-	return f.gw.engine.flows.add(forwardBit|uint64(f.number), flowKey{proto: p, forward: f.gw.forwarded.Add(1)})
+// newFlow counts a flow from outside. It is nil if there may not be one.
+func (f *forward) newFlow(k flowKey) *flow {
+	return f.gw.engine.flows.add(forwardBit|uint64(f.number), k)
 }
 
 // takeConnection takes a connection from outside and starts its flow, or ends it if there may not be one.
@@ -90,8 +82,8 @@ func (f *forward) takeConnection(l net.Listener) error {
 	if err != nil {
 		return err
 	}
-	host, e := newHostConn(c), f.gw.engine
-	flow := f.newFlow(protoTCP)
+	host, e := newHostConn(c, &f.gw.awake), f.gw.engine
+	flow := f.newFlow(flowKey{proto: header.TCPProtocolNumber})
 	if flow == nil {
 		f.gw.log.Warn("forwarded TCP connection refused because there are too many", "limit", maxFlows, "port", f.HostPort)
 		_ = host.Close()
@@ -101,17 +93,10 @@ func (f *forward) takeConnection(l net.Listener) error {
 		defer flow.release()
 		defer host.Close()
 		if guest := e.dialGuest(flow, f.Guest); guest != nil {
-			e.join(flow, guest, host)
+			join(flow, guest, host)
 		}
 	}()
 	return nil
-}
-
-// A forwardedUDP is the guest's end of one UDP flow from outside.
-type forwardedUDP struct {
-	*flow
-	at    atomic.Pointer[ipv4.ControlMessage] // where on the host the last datagram was sent to
-	guest *guestConn
 }
 
 // stickySocket is a UDP socket on all addresses of the host that tells at which one it was asked, on Linux: otherwise the host would
@@ -143,32 +128,31 @@ func (f *forward) takeDatagram(p *ipv4.PacketConn, buf []byte) error {
 }
 
 // flowFrom is the flow of a sender, a new one if need be, nil if there cannot be one now.
-func (f *forward) flowFrom(p *ipv4.PacketConn, sender *net.UDPAddr) *forwardedUDP {
-	outside := sender.AddrPort()
-	if d, _ := f.flows.Load(outside); d != nil && d.(*forwardedUDP).ctx.Err() == nil {
-		return d.(*forwardedUDP)
+func (f *forward) flowFrom(p *ipv4.PacketConn, sender *net.UDPAddr) *flow {
+	key, e := flowKey{proto: header.UDPProtocolNumber}, f.gw.engine
+	key.id.RemoteAddress, key.id.RemotePort = tcpip.AddrFrom4Slice(sender.IP.To4()), uint16(sender.Port)
+	key.id.LocalPort = uint16(f.number) // without a local address: a guest's flows have one
+	if d := e.flows.lookup(key); d != nil {
+		return d
 	}
-	flow := f.newFlow(protoUDP)
-	if flow == nil {
+	d := f.newFlow(key)
+	if d == nil {
 		return nil
 	}
-	d := &forwardedUDP{flow: flow, guest: f.gw.engine.dialGuest(flow, f.Guest)}
-	if d.guest == nil {
-		flow.release()
+	if d.guest = e.dialGuest(d, f.Guest); d.guest == nil {
+		d.release()
 		return nil
 	}
-	flow.onEnd(d.guest.abort)
-	f.flows.Store(outside, d)
+	d.onEnd(d.guest.abort)
 	go func() {
-		defer flow.release()
-		defer d.guest.Close()
-		flow.fromGuest(d.guest, func(b []byte) error {
+		defer d.release()
+		defer d.guest.close()
+		d.fromGuest(d.guest, func(b []byte) error {
 			if _, err := p.WriteTo(b, d.at.Load(), sender); err != nil { // it may have been asked by a broadcast
 				_, _ = p.WriteTo(b, nil, sender)
 			}
 			return nil
 		})
-		f.flows.CompareAndDelete(outside, d)
 	}()
 	return d
 }

@@ -61,17 +61,12 @@ type gateway struct {
 	dhcp    *dhcp.Server // nil without DHCP
 	dns     *dns.Server  // nil without a name server
 	started bool
-
-	forwarded atomic.Uint64 // flows from outside
 }
 
 // tuning is what tests change.
 type tuning struct {
-	elapsed     func() time.Duration // DHCP's clock; nil = monotonic
 	dialTimeout time.Duration
 	udpIdle     time.Duration
-	dnsPort     string // of the host's resolvers
-	onStart     func() // called when it has started; nil = nothing
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -106,9 +101,6 @@ func (g *gateway) start() (err error) {
 		return err
 	}
 	g.started = true
-	if g.tune.onStart != nil {
-		g.tune.onStart()
-	}
 	return nil
 }
 

@@ -162,14 +162,11 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
 	})
 	require.Nil(t, g.stack.CreateNIC(1, g.link))
-	require.Nil(t, g.stack.AddProtocolAddress(1, tcpip.ProtocolAddress{
-		Protocol:          ipv4.ProtocolNumber,
-		AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(ip.As4()), PrefixLen: n.plan.Subnet.Bits()},
-	}, stack.AddressProperties{}))
-	subnet, err := tcpip.NewSubnet(tcpip.AddrFrom4(n.plan.Subnet.Addr().As4()), tcpip.MaskFrom(string(net.CIDRMask(n.plan.Subnet.Bits(), 32))))
-	require.NoError(t, err)
+	own := tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(ip.As4()), PrefixLen: n.plan.Subnet.Bits()}
+	address := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: own}
+	require.Nil(t, g.stack.AddProtocolAddress(1, address, stack.AddressProperties{}))
 	g.stack.SetRouteTable([]tcpip.Route{
-		{Destination: subnet, NIC: 1},
+		{Destination: own.Subnet(), NIC: 1},
 		{Destination: header.IPv4EmptySubnet, Gateway: tcpip.AddrFrom4(n.plan.Gateway.As4()), NIC: 1},
 	})
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)

@@ -11,61 +11,28 @@ import (
 // The calls say themselves that they do not wait, so Go's scheduler need not hear of them. It would take a call that copies
 // 64 KiB for one that waits, and give the thread's place away.
 
-// readNow reads what is there without waiting.
-func readNow(fd uintptr, b []byte) (int, error) {
-	return rawIO(unix.SYS_RECVFROM, fd, b, unix.MSG_DONTWAIT)
+// receiveNow reads what is there without waiting, and control messages into oob.
+func receiveNow(fd uintptr, b, oob []byte) (n, control int, err error) {
+	iov := [1]unix.Iovec{ioVector(b)}
+	h := unix.Msghdr{Iov: &iov[0], Control: unsafe.SliceData(oob)}
+	h.SetIovlen(len(iov))
+	h.SetControllen(len(oob))
+	n, err = rawMessage(unix.SYS_RECVMSG, fd, &h, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	return n, int(h.Controllen), err
 }
 
-// writeNow writes what the socket takes without waiting.
-func writeNow(fd uintptr, b []byte) (int, error) {
-	return rawIO(unix.SYS_SENDTO, fd, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-}
-
-func rawIO(call, fd uintptr, b []byte, flags uintptr) (int, error) {
-	for {
-		n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.EINTR:
-		default:
-			return 0, errno
-		}
-	}
-}
-
-// write writes what the socket takes without waiting.
-func (v *vector) write(fd uintptr) (int, error) {
-	if len(v[0]) == 0 {
-		return writeNow(fd, v[1])
-	}
-	var iov [2]unix.Iovec
-	n := 0
-	for _, b := range v {
-		if len(b) > 0 {
-			iov[n].Base = unsafe.SliceData(b)
-			iov[n].SetLen(len(b))
-			n++
-		}
-	}
+// sendNow writes what the socket takes of head and b without waiting.
+func sendNow(fd uintptr, head, b []byte) (int, error) {
+	iov := [2]unix.Iovec{ioVector(head), ioVector(b)}
 	h := unix.Msghdr{Iov: &iov[0]}
-	h.SetIovlen(n)
+	h.SetIovlen(len(iov))
 	return rawMessage(unix.SYS_SENDMSG, fd, &h, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
 
-// receive reads what is there without waiting, and the control messages that come with it.
-func (m *message) receive(fd uintptr, b []byte) (n int, oob []byte, err error) {
-	var iov unix.Iovec
-	iov.Base = unsafe.SliceData(b)
-	iov.SetLen(len(b))
-	h := unix.Msghdr{Iov: &iov, Control: &m.oob[0]}
-	h.SetIovlen(1)
-	h.SetControllen(len(m.oob))
-	n, err = rawMessage(unix.SYS_RECVMSG, fd, &h, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		return n, nil, err
-	}
-	return n, m.oob[:h.Controllen], nil
+func ioVector(b []byte) unix.Iovec {
+	v := unix.Iovec{Base: unsafe.SliceData(b)}
+	v.SetLen(len(b))
+	return v
 }
 
 func rawMessage(call, fd uintptr, h *unix.Msghdr, flags uintptr) (int, error) {
@@ -84,5 +51,5 @@ func rawMessage(call, fd uintptr, h *unix.Msghdr, flags uintptr) (int, error) {
 // bufferOptions set the size of the pair's buffers; the last one that the system permits counts.
 var bufferOptions = []int{unix.SO_SNDBUF, unix.SO_SNDBUFFORCE}
 
-// Yield lets other processes run.
-func Yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+// yield lets other processes run.
+func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -4,7 +4,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"net/netip"
@@ -58,7 +57,6 @@ type Network struct {
 	answers chan Answer
 	mu      sync.Mutex
 	hello   Hello
-	failing map[int]string
 	leases  map[string]dhcp.Lease
 }
 
@@ -70,7 +68,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	}
 	n := &Network{
 		Bridge: bridge.New(bridge.Options{}), t: t, done: make(chan struct{}), answers: make(chan Answer, 100),
-		failing: map[int]string{}, leases: map[string]dhcp.Lease{},
+		leases: map[string]dhcp.Lease{},
 	}
 	var err error
 	n.plan, err = c.Plan()
@@ -78,8 +76,6 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	ours, theirs, err := NewPair()
 	require.NoError(t, err)
 	n.conn = ours
-	started := make(chan struct{})
-	tune.onStart = func() { close(started) }
 	n.gw, err = newGateway(theirs, tune)
 	require.NoError(t, err)
 	n.port, err = n.Bridge.Attach(bridge.PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{n.plan.MAC}, KnownOnly: true}, n)
@@ -95,7 +91,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 
 	n.write(AppendMessage(nil, KindConfig, c))
 	n.write(AppendMessage(nil, KindStart, nil))
-	<-started
+	n.ask()
 	for i, f := range c.Forwards {
 		n.pass(i, listen(t, c, f))
 	}
@@ -150,19 +146,12 @@ func (n *Network) DeliverFrom(source any, b frame.Batch) {
 
 // read handles what comes from the gateway.
 func (n *Network) read() {
-	p := Parser{Frames: func(b frame.Batch) error { n.port.Send(b); return nil }, Message: n.message, MaxMessage: MaxMessage}
-	buf, have := make([]byte, readSize), 0
-	for {
-		k, err := n.conn.Read(buf[have:])
-		if err != nil {
-			return
-		}
-		used, err := p.Parse(buf[:have+k])
-		if !assert.NoError(n.t, err) {
-			return
-		}
-		have = copy(buf, buf[used:have+k])
+	from := Parser{Frames: func(b frame.Batch) error { n.port.Send(b); return nil }, Message: n.message, MaxMessage: MaxMessage}
+	pair, err := PairOf(n.conn, nil)
+	for err == nil {
+		err = pair.Receive(&from)
 	}
+	assert.ErrorIs(n.t, err, io.EOF)
 }
 
 func (n *Network) message(kind byte, body []byte) error {
@@ -170,31 +159,16 @@ func (n *Network) message(kind byte, body []byte) error {
 	defer n.mu.Unlock()
 	switch kind {
 	case KindHello:
-		return json.Unmarshal(body, &n.hello)
+		return Take(body, func(h Hello) error { n.hello = h; return nil })
 	case KindAnswer:
-		var a Answer
-		if err := json.Unmarshal(body, &a); err != nil {
-			return err
-		}
-		n.answers <- a
+		return Take(body, func(a Answer) error { n.answers <- a; return nil })
 	case KindLeased:
-		var l dhcp.Lease
-		if err := json.Unmarshal(body, &l); err != nil {
-			return err
-		}
-		n.leases[l.MAC.String()] = l
-	case KindFailing:
-		var f Failing
-		if err := json.Unmarshal(body, &f); err != nil {
-			return err
-		}
-		n.failing[f.Forward] = f.Error
+		return Take(body, func(l dhcp.Lease) error { n.leases[l.MAC.String()] = l; return nil })
 	case KindLog:
-		var l LogLine
-		if err := json.Unmarshal(body, &l); err != nil {
+		return Take(body, func(l LogLine) error {
+			_, err := n.log.Write([]byte(l.Message + " " + strings.Join(l.Args, " ") + "\n"))
 			return err
-		}
-		_, _ = n.log.Write([]byte(l.Message + " " + strings.Join(l.Args, " ") + "\n"))
+		})
 	}
 	return nil
 }

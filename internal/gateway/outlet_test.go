@@ -14,7 +14,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
 
-// TestOutletManySenders: whichever has the turn, each frame leaves once, in the order of its sender, and one sends at a time.
+// TestOutletManySenders: each frame leaves once, in the order of its sender, and one goroutine at a time sends.
 func TestOutletManySenders(t *testing.T) {
 	const senders, each = 8, 3000
 	var next [senders]uint32

@@ -3,7 +3,9 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -43,63 +45,92 @@ func NewPair() (daemon *net.UnixConn, gateway *os.File, err error) {
 	return c.(*net.UnixConn), gateway, nil
 }
 
+// readSize is how much is read from a pair at once, in bytes.
+const readSize = 256 << 10
+
+// bulk is from how much in one read on, in bytes, more is taken to be on its way.
+const bulk = 16 << 10
+
 // A Pair is one end. One goroutine at a time reads and one writes.
 type Pair struct {
 	*net.UnixConn
-	raw        syscall.RawConn
-	takesFiles bool       // the gateway's end; what a gateway sends to a daemon's is closed by the kernel
-	files      []*os.File // came and were not taken
+	// Yields lets the other side run before this one goes to sleep in the midst of a transfer: to be woken for each packet would cost
+	// more than to read it.
+	Yields bool
+
+	raw   syscall.RawConn
+	buf   []byte // what was read; have bytes of it are no whole frame or message yet
+	have  int
+	oob   []byte     // for what comes with messages; nil: the kernel closes it, as for a daemon
+	files []*os.File // came and were not taken
 
 	// Of one read and one write, which would be on the heap otherwise.
 	tryRead, tryWrite   func(fd uintptr) bool
-	in                  []byte
-	out                 vector
+	head, body          []byte // to write
 	readWait, writeWait bool
 	nRead, nWritten     int
 	readErr, writeErr   error
-	msg                 message
 }
 
-// PairOf makes a Pair of a connection.
-func PairOf(conn *net.UnixConn) (*Pair, error) {
+// PairOf makes a Pair of a connection, of which rest was read already.
+func PairOf(conn *net.UnixConn, rest []byte) (*Pair, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	p := &Pair{UnixConn: conn, raw: raw}
+	p := &Pair{UnixConn: conn, raw: raw, buf: make([]byte, readSize)}
+	p.have = copy(p.buf, rest)
 	p.tryRead, p.tryWrite = p.readOnce, p.writeOnce
 	return p, nil
 }
 
-// ReadWire reads what is there; with wait it waits for something. io.EOF is the end of the
-// other side.
-func (p *Pair) ReadWire(b []byte, wait bool) (int, error) {
-	p.in, p.readWait = b, wait
-	if err := p.raw.Read(p.tryRead); err != nil {
-		return 0, err
+// Rest is what was read of a frame or message that has not fully arrived.
+func (p *Pair) Rest() []byte { return p.buf[:p.have] }
+
+// Receive waits until something is there, and has to handle what is there as a whole. io.EOF is the end of the other side.
+func (p *Pair) Receive(to *Parser) error {
+	if p.have == len(p.buf) { // a long message
+		p.buf = append(p.buf, make([]byte, len(p.buf))...)
 	}
-	return p.nRead, p.readErr
+	transfer := p.Yields && p.nRead >= bulk
+	err := p.read(!transfer)
+	if transfer && p.nRead == 0 && err == nil {
+		yield()
+		err = p.read(true)
+	}
+	if err != nil {
+		return err
+	}
+	n := p.have + p.nRead
+	used, err := to.Parse(p.buf[:n])
+	p.have = copy(p.buf, p.buf[used:n])
+	if err != nil {
+		return fmt.Errorf("it sent what cannot be: %w", err)
+	}
+	return nil
+}
+
+// read reads what is there; with wait it waits for something.
+func (p *Pair) read(wait bool) error {
+	p.readWait, p.nRead = wait, 0
+	if err := p.raw.Read(p.tryRead); err != nil {
+		return err
+	}
+	return p.readErr
 }
 
 func (p *Pair) readOnce(fd uintptr) bool {
-	var n int
-	var oob []byte
-	var err error
-	if p.takesFiles {
-		n, oob, err = p.msg.receive(fd, p.in)
-	} else {
-		n, err = readNow(fd, p.in)
-	}
+	n, control, err := receiveNow(fd, p.buf[p.have:], p.oob)
 	p.nRead, p.readErr = n, nil
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		return !p.readWait
-	case errors.Is(err, unix.ECONNRESET), err == nil && n == 0 && len(p.in) > 0: // reset: it ended with something unread
+	case errors.Is(err, unix.ECONNRESET), err == nil && n == 0: // reset: it ended with something unread
 		p.readErr = io.EOF
 	case err != nil:
 		p.readErr = err
-	case len(oob) > 0:
-		p.keepFiles(oob)
+	case control > 0:
+		p.keepFiles(p.oob[:control])
 	}
 	return true
 }
@@ -117,27 +148,17 @@ func (p *Pair) keepFiles(oob []byte) {
 
 // WriteWire writes what the pair takes of head and b; with wait it waits until that is something.
 func (p *Pair) WriteWire(head, b []byte, wait bool) (int, error) {
-	p.out, p.writeWait = vector{head, b}, wait
+	p.head, p.body, p.writeWait, p.nWritten = head, b, wait, 0
 	err := p.raw.Write(p.tryWrite)
-	p.out = vector{}
-	if err != nil {
-		return 0, err
-	}
-	return p.nWritten, p.writeErr
+	p.head, p.body = nil, nil
+	return p.nWritten, cmp.Or(err, p.writeErr)
 }
 
 func (p *Pair) writeOnce(fd uintptr) bool {
-	n, err := p.out.write(fd)
-	p.nWritten, p.writeErr = n, nil
-	if errors.Is(err, syscall.EAGAIN) {
+	p.nWritten, p.writeErr = sendNow(fd, p.head, p.body)
+	if errors.Is(p.writeErr, syscall.EAGAIN) {
+		p.writeErr = nil
 		return !p.writeWait
 	}
-	p.writeErr = err
 	return true
 }
-
-// A vector is what is written at once.
-type vector [2][]byte
-
-// message is what one read needs.
-type message struct{ oob [256]byte }

@@ -183,15 +183,8 @@ func (p *Plan) LastGuest() netip.Addr {
 // Reserved are the addresses that are never leased.
 func (p *Plan) Reserved() []netip.Addr { return []netip.Addr{p.Gateway, p.Alias, p.broadcast} }
 
-// CanLease tells whether the DHCP range has an address that is not reserved. Only three are, so four tell.
-func (p *Plan) CanLease() bool {
-	for ip, n := p.DHCPStart, 0; n < 4 && ip.Compare(p.DHCPEnd) <= 0; ip, n = ip.Next(), n+1 {
-		if !slices.Contains(p.Reserved(), ip) {
-			return true
-		}
-	}
-	return false
-}
+// CanLease tells whether the DHCP range has an address that is not reserved. setPool has left such a one at its end, if there is one.
+func (p *Plan) CanLease() bool { return !slices.Contains(p.Reserved(), p.DHCPEnd) }
 
 // identify derives the gateway's MAC address and UUID from its address and subnet, so that they survive restarts and the
 // guests' ARP entries stay right.

@@ -34,7 +34,7 @@ const (
 type Program struct {
 	Path   string // of this program
 	Socket string // of the network, for ps
-	// UID and GID are whom it becomes, -1 for none.
+	// UID and GID are the user and the group that it becomes, -1 for none.
 	UID, GID int
 }
 
@@ -76,7 +76,11 @@ func Main(version string) (code int, ran bool) {
 	}
 	hello.UID = os.Geteuid()
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-	if err := serve(os.NewFile(pairFD, "daemon"), hello); err != nil {
+	g, err := newGateway(os.NewFile(pairFD, "daemon"), tuning{})
+	if err == nil {
+		err = g.serve(hello)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "ERROR| the gateway of the embedded network ends: %v\n", err)
 		return 1, true
 	}

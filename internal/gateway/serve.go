@@ -19,19 +19,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
 )
 
-// readSize is how much is read from the pair at once, in bytes.
-const readSize = 256 << 10
-
-// serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
-// else is closed here.
-func serve(end *os.File, hello Hello) error {
-	g, err := newGateway(end, tuning{})
-	if err != nil {
-		return err
-	}
-	return g.serve(hello)
-}
-
 // newGateway makes a gateway on its end of the pair, which it closes.
 func newGateway(end *os.File, t tuning) (*gateway, error) {
 	c, err := net.FileConn(end)
@@ -42,11 +29,11 @@ func newGateway(end *os.File, t tuning) (*gateway, error) {
 	if !ok {
 		return nil, errors.New("the pair is no unix socket")
 	}
-	p, err := PairOf(conn)
+	p, err := PairOf(conn, nil)
 	if err != nil {
 		return nil, err
 	}
-	p.takesFiles = true
+	p.oob = make([]byte, 256)
 	t.dialTimeout, t.udpIdle = cmp.Or(t.dialTimeout, dialTimeout), cmp.Or(t.udpIdle, udpIdleTimeout)
 	if t.dial == nil {
 		t.dial = new(net.Dialer).DialContext
@@ -57,27 +44,18 @@ func newGateway(end *os.File, t tuning) (*gateway, error) {
 	return g, nil
 }
 
+// serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
+// else is closed here.
 func (g *gateway) serve(hello Hello) error {
 	go g.out.run()
 	hello.Protocol = Protocol
 	g.out.putMessage(KindHello, hello)
 	parser := Parser{Frames: g.take, Message: g.message, MaxMessage: maxConfig}
-	buf, have := make([]byte, readSize), 0
 	for {
-		n, err := g.pair.ReadWire(buf[have:], true)
-		if errors.Is(err, io.EOF) {
+		if err := g.pair.Receive(&parser); errors.Is(err, io.EOF) {
 			return nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return fmt.Errorf("read from the daemon: %w", err)
-		}
-		used, err := parser.Parse(buf[:have+n])
-		if err != nil {
-			return fmt.Errorf("read from the daemon: %w", err)
-		}
-		have = copy(buf, buf[used:have+n])
-		if have == len(buf) { // a long configuration
-			buf = append(buf, make([]byte, len(buf))...)
 		}
 	}
 }
@@ -96,7 +74,7 @@ func (g *gateway) take(b frame.Batch) error {
 }
 
 // message does what the daemon says.
-func (g *gateway) message(kind byte, body []byte) (err error) {
+func (g *gateway) message(kind byte, body []byte) error {
 	if !g.started && kind != KindConfig && kind != KindLease && kind != KindStart {
 		return errStream
 	}
@@ -104,14 +82,9 @@ func (g *gateway) message(kind byte, body []byte) (err error) {
 	case KindConfig:
 		return json.Unmarshal(body, &g.cfg)
 	case KindLease:
-		var l dhcp.Lease
-		err = json.Unmarshal(body, &l)
-		g.leases = append(g.leases, l)
+		return Take(body, func(l dhcp.Lease) error { g.leases = append(g.leases, l); return nil })
 	case KindForward:
-		var number int
-		if err = json.Unmarshal(body, &number); err == nil {
-			err = g.takeForward(number)
-		}
+		return Take(body, g.takeForward)
 	case KindStart:
 		return g.start()
 	case kindSession:
@@ -120,39 +93,35 @@ func (g *gateway) message(kind byte, body []byte) (err error) {
 		}
 		g.session = binary.BigEndian.Uint64(body)
 	case KindGone:
-		var id uint64
-		if err = json.Unmarshal(body, &id); err == nil {
-			g.gone(id)
-		}
+		return Take(body, g.gone)
 	case KindAsk:
-		var ask uint64
-		err = json.Unmarshal(body, &ask)
-		g.out.putMessage(KindAnswer, g.answer(ask))
+		return Take(body, g.answer)
 	case KindAway, KindBack:
 		g.awake.set(kind == KindBack)
 	}
-	return err
+	return nil
 }
 
 // gone lets the flows of a session wait for the client's return.
-func (g *gateway) gone(id uint64) {
+func (g *gateway) gone(id uint64) error {
 	g.engine.flows.guestGone(id)
 	if g.dhcp != nil {
 		g.dhcp.PortGone(id)
 	}
+	return nil
 }
 
 // answer answers a question, which comes every few seconds.
-func (g *gateway) answer(ask uint64) Answer {
+func (g *gateway) answer(ask uint64) error {
 	g.engine.flows.sweep(g.tune.udpIdle)
 	d := &g.drops
 	a := Answer{Ask: ask, Stats: stats{Unwanted: d.unwanted.Load(), Malformed: d.malformed.Load(), OutFull: d.outFull.Load()}}
 	a.Stats.TCPFlows, a.Stats.UDPFlows = g.engine.flows.counts()
 	if g.dhcp != nil {
-		a.Counters = g.dhcp.Stats()
-		a.DHCPSize, a.DHCPLeased = g.dhcp.Usage()
+		a.Counters, a.DHCPSize, a.DHCPLeased = g.dhcp.Stats()
 	}
-	return a
+	g.out.putMessage(KindAnswer, a)
+	return nil
 }
 
 // awake is where those wait that would read from the host while no daemon reads the pair: then it is locked.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
@@ -62,7 +63,7 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	if _, ok := e.tcpTarget(id); !ok {
 		return false
 	}
-	key := flowKey{proto: protoTCP, id: id}
+	key := flowKey{proto: header.TCPProtocolNumber, id: id}
 	if e.flows.lookup(key) != nil {
 		return true // a repeated SYN while we dial, or while the last connection with these ports ends
 	}
@@ -90,14 +91,14 @@ func (e *engine) tcpTarget(id stack.TransportEndpointID) (netip.AddrPort, bool) 
 
 // serveTCP is the life of one connection: dial, and only then complete the guest's handshake.
 func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
-	f := e.flows.lookup(flowKey{proto: protoTCP, id: r.ID()})
+	f := e.flows.lookup(flowKey{proto: header.TCPProtocolNumber, id: r.ID()})
 	defer f.release()
 	dst, _ := e.tcpTarget(r.ID())
 	if !dst.IsValid() {
 		if g := e.accept(f, r); g != nil {
-			defer g.Close()
+			defer g.close()
 			f.onEnd(g.abort)
-			e.gw.dns.ServeTCP(f.share.src, g)
+			e.gw.dns.ServeTCP(f.share.src, gonet.NewTCPConn(g.wq, g.ep))
 		}
 		return
 	}
@@ -112,16 +113,30 @@ func (e *engine) serveTCP(r *tcp.ForwarderRequest) {
 	}
 	defer host.Close()
 	if guest := e.accept(f, r); guest != nil {
-		e.join(f, guest, host)
+		join(f, guest, host)
 	}
 }
 
-// join relays between the two ends of a flow until both have ended.
-func (e *engine) join(f *flow, guest *guestConn, host *hostConn) {
-	defer guest.Close()
+// join relays between the two ends of a flow until both have ended, each end passed on as it comes (half-close). An error on either
+// side is passed on as a reset.
+func join(f *flow, guest *guestConn, host *hostConn) {
+	defer guest.close()
 	abort := func() { guest.abort(); _ = host.Close() }
 	f.onEnd(abort)
-	e.relayTCP(guest, host, abort)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := pump(guest.write, host.next); err != nil {
+			abort()
+		} else {
+			guest.closeWrite()
+		}
+	})
+	if err := guest.drainTo(host); err != nil {
+		abort()
+	} else {
+		host.closeWrite()
+	}
+	wg.Wait()
 	host.finish()
 	guest.settle()
 }
@@ -135,29 +150,6 @@ func (e *engine) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 		return nil
 	}
 	return newGuest(f, wq, ep)
-}
-
-// relayTCP copies both ways until both sides have ended, each passed on as it comes (half-close). An error on either side
-// is passed on as a reset.
-func (e *engine) relayTCP(guest *guestConn, host *hostConn, abort func()) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() {
-		err := pump(guest.write, func() (*[bufSize]byte, int, error) {
-			e.gw.awake.wait()
-			return host.next()
-		})
-		if err != nil {
-			abort()
-			return
-		}
-		guest.closeWrite()
-	})
-	if err := guest.drainTo(host); err != nil {
-		abort()
-	} else {
-		host.closeWrite()
-	}
 }
 
 // pump copies until the orderly end of its source, for which it returns nil.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
@@ -19,7 +20,7 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	if !ok {
 		return false
 	}
-	f := e.flows.add(e.src, flowKey{proto: protoUDP, id: id})
+	f := e.flows.add(e.src, flowKey{proto: header.UDPProtocolNumber, id: id})
 	if f == nil {
 		return true // the last flow with these ports ends just now
 	}
@@ -45,7 +46,7 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 // turns out to be closed, or from outside.
 func (e *engine) serveUDP(f *flow, guest *guestConn, dst string) {
 	defer f.release()
-	defer guest.Close()
+	defer guest.close()
 	host, err := e.dial(f, "udp4", dst)
 	if err != nil {
 		return
@@ -68,10 +69,7 @@ func (e *engine) serveUDP(f *flow, guest *guestConn, dst string) {
 		f.touch()
 		guest.offer(b)
 		return nil
-	}, func() (*[bufSize]byte, int, error) {
-		e.gw.awake.wait()
-		return host.next()
-	})
+	}, host.next)
 }
 
 // fromGuest passes on the datagrams of a flow's guest until the flow ends.

@@ -48,7 +48,7 @@ const (
 	KindLeased                    // a dhcp.Lease, before the answer to the guest
 	KindUnleased                  // what older gateways said of a lease that is no more
 	KindAnswer                    // an Answer to KindAsk
-	KindFailing                   // a Failing
+	KindFailing                   // what older gateways said of a forward that took nothing
 	KindLog                       // a LogLine
 )
 
@@ -64,14 +64,8 @@ type Hello struct {
 type Answer struct {
 	Ask                  uint64 // which it answers
 	Stats                stats
-	DHCPSize, DHCPLeased int // as dhcp.Server.Usage has them
+	DHCPSize, DHCPLeased int // as dhcp.Server.Stats has them
 	dhcp.Counters
-}
-
-// Failing tells why a forward took nothing when it was tried last, and with an empty Error that it does again.
-type Failing struct {
-	Forward int
-	Error   string
 }
 
 // A LogLine is for the daemon's log.
@@ -132,6 +126,15 @@ func (p *Parser) message(buf []byte) (int, error) {
 		return 0, nil
 	}
 	return frame.PrefixLen + n, p.Message(buf[frame.PrefixLen], buf[headLen:frame.PrefixLen+n])
+}
+
+// Take decodes the body of a message and passes it on.
+func Take[T any](body []byte, to func(T) error) error {
+	var v T
+	if err := json.Unmarshal(body, &v); err != nil {
+		return err
+	}
+	return to(v)
 }
 
 // AppendMessage appends a message with a body as JSON; nil for none.

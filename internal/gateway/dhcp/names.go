@@ -26,43 +26,24 @@ var notGuests = map[string]bool{
 // nameFor gives l the name by which others find it: what the guest calls itself in lower case, or that with a number from 2 on
 // while another guest with a lease has it. First come, first served; a guest that has a name keeps it.
 func (p *pool) nameFor(l *lease, now time.Duration) {
-	base := strings.ToLower(l.hostname)
-	if l.name != "" && follows(l.name, base) {
+	base, held := strings.ToLower(l.hostname), map[string]bool{}
+	for _, other := range p.byMAC {
+		if other != l && other.active(now) {
+			held[other.name] = true
+		}
+	}
+	if l.name != "" && follows(l.name, base) && !held[l.name] {
 		return
 	}
-	p.unname(l)
+	l.name = ""
 	if base == "" || notGuests[base] {
 		return
 	}
 	for i := 1; i <= maxNumber; i++ {
-		if name := numbered(base, i); p.nameFree(name, now) {
-			p.setName(l, name)
+		if name := numbered(base, i); !held[name] && !p.namesTaken[name] && !notGuests[name] {
+			l.name = name
 			return
 		}
-	}
-}
-
-// nameFree tells whether a guest may take name. One whose lease has ended does not keep it from others.
-func (p *pool) nameFree(name string, now time.Duration) bool {
-	if p.namesTaken[name] || notGuests[name] {
-		return false
-	}
-	holder := p.byName[name]
-	return holder == nil || !holder.active(now)
-}
-
-// setName gives l a name that is free.
-func (p *pool) setName(l *lease, name string) {
-	if holder := p.byName[name]; holder != nil {
-		holder.name = ""
-	}
-	l.name, p.byName[name] = name, l
-}
-
-func (p *pool) unname(l *lease) {
-	if l.name != "" {
-		delete(p.byName, l.name)
-		l.name = ""
 	}
 }
 
@@ -92,11 +73,13 @@ func follows(name, base string) bool {
 func (s *Server) Lookup(name string) (netip.Addr, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.pool.byName[name]
-	if l == nil || !l.leased(s.cfg.Elapsed()) {
-		return netip.Addr{}, false
+	now := s.cfg.Elapsed()
+	for _, l := range s.pool.byMAC {
+		if l.name == name && l.leased(now) {
+			return l.ip, true
+		}
 	}
-	return l.ip, true
+	return netip.Addr{}, false
 }
 
 // NameOf is the name of the guest that has ip, "" if there is none.

@@ -15,27 +15,24 @@ type mac48 [6]byte
 
 func (m mac48) hardware() net.HardwareAddr { return slices.Clone(m[:]) }
 
-// A lease binds an address to a MAC address. It is remembered after it has expired, until its address is needed. One without a MAC
+// A lease binds an address to a MAC address. It is remembered after it has ended, until its address is needed. One without a MAC
 // address is held by none: a client found its address in use by another host.
 type lease struct {
 	mac      mac48
 	ip       netip.Addr
 	hostname string
-	name     string // in the pool's byName, "" = none
+	name     string // by which others find it, "" = none; one that has ended does not keep it from others
 
-	bound   bool          // was acknowledged at least once
-	expires time.Duration // end of a bound lease, on the server's clock
-	offered time.Duration // end of an offer's hold
-
-	port    uint64 // where the client was seen last
-	hasPort bool
+	bound bool          // was acknowledged, else it was offered only
+	until time.Duration // its end, on the server's clock
+	port  uint64        // of the bridge, where the client was seen last; 0 = none that is there now
 }
 
 // active tells whether no other client may have the address now.
-func (l *lease) active(now time.Duration) bool { return l.leased(now) || l.offered > now }
+func (l *lease) active(now time.Duration) bool { return l.until > now }
 
 // leased tells whether the client has the address now.
-func (l *lease) leased(now time.Duration) bool { return l.bound && l.expires > now }
+func (l *lease) leased(now time.Duration) bool { return l.bound && l.active(now) }
 
 // pool is the addresses and which client has them. It has no lock.
 type pool struct {
@@ -44,25 +41,16 @@ type pool struct {
 	notFree     map[netip.Addr]bool  // those, and what is reserved for the network
 	limit       int                  // leases remembered
 	size        int                  // addresses for any client
+	namesTaken  map[string]bool      // that no guest gets
 
-	byMAC  map[mac48]*lease
-	byIP   map[netip.Addr]*lease
-	byPort map[uint64][]*lease // seen behind a port; what is not charged to it any more leaves at the next count
-
-	byName     map[string]*lease
-	namesTaken map[string]bool // that no guest gets
+	byMAC map[mac48]*lease
+	byIP  map[netip.Addr]*lease
 }
 
 func newPool(c Config) *pool {
 	p := &pool{
-		first: c.First, last: c.Last, limit: maxLeases,
-		fixed:      map[mac48]netip.Addr{},
-		notFree:    map[netip.Addr]bool{},
-		byMAC:      map[mac48]*lease{},
-		byIP:       map[netip.Addr]*lease{},
-		byPort:     map[uint64][]*lease{},
-		byName:     map[string]*lease{},
-		namesTaken: c.NamesTaken,
+		first: c.First, last: c.Last, limit: maxLeases, namesTaken: c.NamesTaken,
+		fixed: map[mac48]netip.Addr{}, notFree: map[netip.Addr]bool{}, byMAC: map[mac48]*lease{}, byIP: map[netip.Addr]*lease{},
 	}
 	for _, a := range c.Reserved {
 		p.notFree[a] = true
@@ -118,104 +106,56 @@ func (p *pool) insert(l *lease) {
 func (p *pool) remove(l *lease) {
 	delete(p.byMAC, l.mac)
 	delete(p.byIP, l.ip)
-	l.hasPort = false
-	p.unname(l)
-}
-
-// quarantine takes the address of a lease that was removed out of use for a while, at the cost of its port.
-func (p *pool) quarantine(l *lease, now time.Duration) {
-	q := &lease{ip: l.ip, offered: now + quarantineTime}
-	p.byIP[l.ip] = q
-	p.setPort(q, l.port)
-}
-
-// setPort charges l to the port it was seen behind.
-func (p *pool) setPort(l *lease, port uint64) {
-	if !l.hasPort || l.port != port {
-		l.port, l.hasPort = port, true
-		p.byPort[port] = append(p.byPort[port], l)
-	}
-}
-
-func (p *pool) portGone(port uint64) {
-	for _, l := range p.byPort[port] {
-		if l.port == port {
-			l.hasPort = false
-		}
-	}
-	delete(p.byPort, port)
 }
 
 // charged counts the addresses that port keeps from others, but for mac's own.
-func (p *pool) charged(port uint64, mac mac48, now time.Duration) int {
-	leases := slices.DeleteFunc(p.byPort[port], func(l *lease) bool {
-		gone := !l.hasPort || l.port != port
-		if !gone && !l.active(now) {
-			gone, l.hasPort = true, false
+func (p *pool) charged(port uint64, mac mac48, now time.Duration) (n int) {
+	for _, l := range p.byIP {
+		if l.port == port && l.mac != mac && l.active(now) {
+			n++
 		}
-		return gone
-	})
-	p.byPort[port] = leases
-	if len(leases) == 0 {
-		delete(p.byPort, port)
-	}
-	n := len(leases)
-	if l := p.byMAC[mac]; l != nil && slices.Contains(leases, l) {
-		n--
 	}
 	return n
 }
 
-// choose picks the address for a client without one: the one reserved for it, else what it asks for, else one never leased, else the one that expired
-// first. It returns the zero Addr when all are taken.
+// choose picks the address for a client without one: the one reserved for it, else what it asks for, else one never leased, else the
+// one that ended first. It returns the zero Addr when all are taken.
 func (p *pool) choose(mac mac48, wish netip.Addr, now time.Duration) netip.Addr {
 	if own, ok := p.fixed[mac]; ok {
 		return own
 	}
-	if p.byIP[wish] == nil && p.usable(wish, mac, now) {
+	if p.byIP[wish] == nil && p.contains(wish) {
 		return wish
 	}
-	if len(p.byMAC) < p.limit {
-		if ip := p.neverLeased(mac, now); ip.IsValid() {
+	for ip := p.first; ip.Compare(p.last) <= 0; ip = ip.Next() {
+		if l := p.byIP[ip]; (l == nil || !l.bound && !l.active(now)) && p.contains(ip) {
 			return ip
 		}
 	}
-	if old := p.oldestExpired(now); old != nil {
+	if old := p.oldestEnded(now); old != nil {
 		return old.ip
 	}
 	return netip.Addr{}
 }
 
-func (p *pool) neverLeased(mac mac48, now time.Duration) netip.Addr {
-	for ip := p.first; ip.Compare(p.last) <= 0; ip = ip.Next() {
-		if l := p.byIP[ip]; (l == nil || !l.bound) && p.contains(ip) && p.usable(ip, mac, now) {
-			return ip
-		}
-	}
-	return netip.Addr{}
-}
-
-func (p *pool) oldestExpired(now time.Duration) *lease {
+func (p *pool) oldestEnded(now time.Duration) *lease {
 	var old *lease
 	for _, l := range p.byMAC {
-		if l.active(now) || !p.contains(l.ip) {
-			continue
-		}
-		if old == nil || l.expires < old.expires || l.expires == old.expires && l.ip.Less(old.ip) {
+		if !l.active(now) && p.contains(l.ip) && (old == nil || l.until < old.until || l.until == old.until && l.ip.Less(old.ip)) {
 			old = l
 		}
 	}
 	return old
 }
 
-// take gives ip, which is usable for mac, to mac and returns the lease. An expired lease of another client for ip is
-// forgotten, and so is another address that mac had.
-func (p *pool) take(mac mac48, ip netip.Addr) *lease {
-	if l := p.byIP[ip]; l != nil {
-		if l.mac == mac {
-			return l
+// take gives ip, which is usable for mac, to mac and returns the lease. An ended lease of another client for ip is forgotten, another
+// address that mac had, and where too many are remembered, the lease that ended first. It returns nil if none has ended.
+func (p *pool) take(mac mac48, ip netip.Addr, now time.Duration) *lease {
+	if other := p.byIP[ip]; other != nil {
+		if other.mac == mac {
+			return other
 		}
-		p.remove(l)
+		p.remove(other)
 	}
 	l := p.byMAC[mac]
 	if l == nil {
@@ -223,7 +163,14 @@ func (p *pool) take(mac mac48, ip netip.Addr) *lease {
 	} else {
 		delete(p.byIP, l.ip)
 	}
-	l.ip, l.bound, l.expires, l.offered = ip, false, 0, 0
+	if _, fixed := p.fixed[mac]; !fixed && p.byMAC[mac] == nil && len(p.byMAC) >= p.limit {
+		old := p.oldestEnded(now)
+		if old == nil {
+			return nil
+		}
+		p.remove(old)
+	}
+	l.ip, l.bound, l.until = ip, false, 0
 	p.insert(l)
 	return l
 }

@@ -5,6 +5,7 @@ package dhcp
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -30,14 +31,17 @@ func (q *query) discover() (reply, bool) {
 	l := q.pool.byMAC[q.mac]
 	if l == nil || !q.pool.usable(l.ip, q.mac, q.now) {
 		ip := q.pool.choose(q.mac, addr(q.m.RequestedIPAddress()), q.now)
-		if !ip.IsValid() {
-			q.poolFull()
-			return reply{}, false
+		if ip.IsValid() {
+			l = q.pool.take(q.mac, ip, q.now)
 		}
-		l = q.pool.take(q.mac, ip)
+		if !ip.IsValid() || l == nil {
+			return q.poolFull()
+		}
 	}
-	l.offered = q.now + offerTime
-	q.pool.setPort(l, q.port)
+	if !l.leased(q.now) {
+		l.bound, l.until = false, q.now+offerTime
+	}
+	l.port = q.port
 	return q.reply(dhcpv4.MessageTypeOffer, l.ip)
 }
 
@@ -61,27 +65,24 @@ func (q *query) request() (reply, bool) {
 	if !q.admit() {
 		return reply{}, false
 	}
-	if q.pool.byMAC[q.mac] == nil && q.pool.byIP[ip] == nil && len(q.pool.byMAC) >= q.pool.limit {
-		old := q.pool.oldestExpired(q.now)
-		if old == nil {
-			q.poolFull()
-			return reply{}, false
-		}
-		q.pool.remove(old)
+	l := q.pool.take(q.mac, ip, q.now)
+	if l == nil {
+		return q.poolFull()
 	}
-	q.bind(q.pool.take(q.mac, ip))
+	q.bind(l)
 	return q.reply(dhcpv4.MessageTypeAck, ip)
 }
 
 // bind starts or extends a lease.
 func (q *query) bind(l *lease) {
-	fresh := !l.bound || l.expires <= q.now
-	l.bound, l.expires, l.offered = true, q.now+LeaseTime, 0
+	fresh := !l.leased(q.now)
+	l.bound, l.until, l.port = true, q.now+LeaseTime, q.port
 	if name := state.CleanHostname(q.m.HostName()); name != "" {
 		l.hostname = name
 	}
-	q.pool.nameFor(l, q.now)
-	q.pool.setPort(l, q.port)
+	if fresh || l.name == "" || !follows(l.name, strings.ToLower(l.hostname)) {
+		q.pool.nameFor(l, q.now)
+	}
 	q.tellChange(l)
 	if fresh {
 		q.cfg.Log.Info("DHCP lease granted", "mac", l.mac.hardware().String(), "ip", l.ip.String(), "hostname", l.hostname)
@@ -90,12 +91,7 @@ func (q *query) bind(l *lease) {
 
 // forgetOffer frees an address that was offered to a client which took another server's.
 func (q *query) forgetOffer() {
-	l := q.pool.byMAC[q.mac]
-	if l == nil {
-		return
-	}
-	l.offered = 0
-	if !l.bound {
+	if l := q.pool.byMAC[q.mac]; l != nil && !l.bound {
 		q.pool.remove(l)
 	}
 }
@@ -106,11 +102,11 @@ func (q *query) decline() {
 	if l == nil {
 		return
 	}
-	l.expires = min(l.expires, q.now)
+	l.until = min(l.until, q.now)
 	q.tellChange(l)
 	q.pool.remove(l)
 	if _, fixed := q.pool.fixed[q.mac]; !fixed { // a reserved address is the only one its client can have
-		q.pool.quarantine(l, q.now)
+		q.pool.byIP[l.ip] = &lease{ip: l.ip, until: q.now + quarantineTime, port: l.port}
 	}
 	q.cfg.Log.Warn("DHCP client declined its address because another host uses it; look for a guest with a static address",
 		"mac", l.mac.hardware().String(), "ip", l.ip.String())
@@ -122,8 +118,7 @@ func (q *query) release() {
 	if l == nil || !l.bound {
 		return
 	}
-	l.expires, l.offered = min(l.expires, q.now), 0
-	l.hasPort = false
+	l.until, l.port = min(l.until, q.now), 0
 	q.tellChange(l)
 	q.cfg.Log.Debug("DHCP lease released", "mac", l.mac.hardware().String(), "ip", l.ip.String())
 }
@@ -134,7 +129,7 @@ func (q *query) own(ip netip.Addr) *lease {
 		return nil
 	}
 	l := q.pool.byMAC[q.mac]
-	if l == nil || l.ip != ip || !l.hasPort || l.port != q.port {
+	if l == nil || l.ip != ip || l.port != q.port {
 		return nil
 	}
 	return l
@@ -160,10 +155,11 @@ func (q *query) admit() bool {
 	return false
 }
 
-func (q *query) poolFull() {
+func (q *query) poolFull() (reply, bool) {
 	q.stats.PoolFull++
 	q.cfg.Log.Warn("DHCP client gets no address because all are leased; use a larger subnet",
 		"mac", q.mac.hardware().String(), "start", q.cfg.First.String(), "end", q.cfg.Last.String())
+	return reply{}, false
 }
 
 // nak tells the client to start over. It is broadcast because the client's address may be worth nothing here.
@@ -174,15 +170,11 @@ func (q *query) nak() (reply, bool) {
 
 // answer is what all replies have in common.
 func (q *query) answer(t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
-	r := &dhcpv4.DHCPv4{
-		OpCode: dhcpv4.OpcodeBootReply, HWType: q.m.HWType, TransactionID: q.m.TransactionID, Flags: q.m.Flags,
-		ClientHWAddr: q.m.ClientHWAddr, Options: dhcpv4.Options{},
-	}
+	r := &dhcpv4.DHCPv4{Options: dhcpv4.Options{}}
+	dhcpv4.WithReply(q.m)(r)
+	dhcpv4.WithOptionCopied(q.m, dhcpv4.OptionClientIdentifier)(r) // RFC 6842
 	r.UpdateOption(dhcpv4.OptMessageType(t))
 	r.UpdateOption(dhcpv4.OptServerIdentifier(q.cfg.Gateway.AsSlice()))
-	if id := q.m.Options.Get(dhcpv4.OptionClientIdentifier); len(id) > 0 && len(id) < 256 { // RFC 6842
-		r.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionClientIdentifier, id))
-	}
 	return r
 }
 

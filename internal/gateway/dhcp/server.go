@@ -9,11 +9,8 @@ package dhcp
 
 import (
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -108,49 +105,35 @@ func New(c Config) *Server {
 	return s
 }
 
-// restore takes over leases, but for those that have been reserved for others meanwhile. One that has expired is remembered all the
-// same, so a clock that was wrong costs no guest its address; one that is longer than a lease is cut to one. Guests with a name have it
-// again; leases without one, as an older program kept them, get theirs by address.
+// restore takes over leases, but for those that have been reserved for others meanwhile. One that has ended is remembered all the
+// same, so a clock that was wrong costs no guest its address; one that is longer than a lease is cut to one. A name that a record has
+// now is another one when the guest renews.
 func (s *Server) restore(leases []Lease) {
-	now := s.cfg.Elapsed()
+	p, now := s.pool, s.cfg.Elapsed()
 	for _, l := range leases {
-		if len(l.MAC) != 6 || len(s.pool.byMAC) >= s.pool.limit {
+		if len(l.MAC) != 6 || len(p.byMAC) >= p.limit {
 			continue
 		}
 		mac := mac48(l.MAC)
-		if !s.pool.permits(l.IP, mac) || s.pool.byMAC[mac] != nil || s.pool.byIP[l.IP] != nil {
+		if !p.permits(l.IP, mac) || p.byMAC[mac] != nil || p.byIP[l.IP] != nil {
 			continue
 		}
-		taken := &lease{mac: mac, ip: l.IP, bound: true, expires: now + min(l.Left, LeaseTime), hostname: l.Hostname}
-		s.pool.insert(taken)
-		if l.Name != "" && follows(l.Name, strings.ToLower(l.Hostname)) && s.pool.nameFree(l.Name, now) {
-			s.pool.setName(taken, l.Name)
+		r := &lease{mac: mac, ip: l.IP, bound: true, until: now + min(l.Left, LeaseTime), hostname: l.Hostname}
+		if !p.namesTaken[l.Name] {
+			r.name = l.Name
 		}
-	}
-	for _, l := range slices.SortedFunc(maps.Values(s.pool.byMAC), byAddress) {
-		if l.active(now) {
-			s.pool.nameFor(l, now)
-		}
+		p.insert(r)
 	}
 }
-
-func byAddress(a, b *lease) int { return a.ip.Compare(b.ip) }
 
 // tellChange tells of a lease as it is now. The caller holds mu.
 func (s *Server) tellChange(l *lease) {
-	s.cfg.Changed(Lease{MAC: l.mac.hardware(), IP: l.ip, Left: l.expires - s.cfg.Elapsed(), Hostname: l.hostname, Name: l.name})
+	s.cfg.Changed(Lease{MAC: l.mac.hardware(), IP: l.ip, Left: l.until - s.cfg.Elapsed(), Hostname: l.hostname, Name: l.name})
 }
 
-// Stats are the counters.
-func (s *Server) Stats() Counters {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats
-}
-
-// Usage is how many addresses there are for any guest, without those that are reserved for one, and how many of them no
-// other guest can have now: leased, offered, or found in use by a client that did not ask. It may be asked for at any time.
-func (s *Server) Usage() (size, leased int) {
+// Stats are the counters; how many addresses there are for any guest, without those that are reserved for one; and how many of them no
+// other guest can have now: leased, offered, or found in use by a client that did not ask.
+func (s *Server) Stats() (c Counters, size, leased int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cfg.Elapsed()
@@ -159,14 +142,18 @@ func (s *Server) Usage() (size, leased int) {
 			leased++
 		}
 	}
-	return s.pool.size, min(leased, s.pool.size)
+	return s.stats, s.pool.size, min(leased, s.pool.size)
 }
 
 // PortGone tells that a port of the bridge was closed. Its leases stay: the guest comes back with another port.
 func (s *Server) PortGone(port uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pool.portGone(port)
+	for _, l := range s.pool.byIP {
+		if l.port == port {
+			l.port = 0
+		}
+	}
 }
 
 // Handle takes the message of a frame from the given port of the bridge, whose Ethernet source was src, and returns the
@@ -180,7 +167,7 @@ func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (repl
 		return reply{}, false
 	}
 	mac := mac48(m.ClientHWAddr)
-	if mac != mac48(src) || mac[0]&1 != 0 || mac == (mac48{}) || !unset(m.GatewayIPAddr) {
+	if mac != mac48(src) || mac[0]&1 != 0 || mac == (mac48{}) || addr(m.GatewayIPAddr).IsValid() {
 		s.stats.Foreign++
 		return reply{}, false
 	}
@@ -201,9 +188,6 @@ func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (repl
 	}
 	return reply{}, false
 }
-
-// unset tells whether an address field of a message is empty.
-func unset(ip net.IP) bool { return len(ip) == 0 || ip.IsUnspecified() }
 
 // addr is an address field of a message, the zero Addr when it is empty.
 func addr(ip net.IP) netip.Addr {

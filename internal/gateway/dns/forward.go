@@ -43,7 +43,10 @@ func (s *Server) forward(q *dns.Msg, tcp bool) *dns.Msg {
 		if ctx.Err() != nil || bad != nil && i >= len(servers) {
 			break
 		}
-		a, err := s.exchange(ctx, up, server, tcp)
+		a, err := s.exchange(ctx, "udp", up, server)
+		if err == nil && a.Truncated && tcp { // our client can take it whole
+			a, err = s.exchange(ctx, "tcp", up, server)
+		}
 		if err != nil {
 			continue
 		}
@@ -105,19 +108,11 @@ func resolvers(path string) (list []string) {
 	return list
 }
 
-// exchange asks one resolver by UDP, and again by TCP if the answer was cut and our client can take it whole.
-func (s *Server) exchange(ctx context.Context, q *dns.Msg, server string, tcp bool) (*dns.Msg, error) {
-	a, err := s.exchangeOver(ctx, "udp", q, server)
-	if err == nil && a.Truncated && tcp {
-		return s.exchangeOver(ctx, "tcp", q, server)
-	}
-	return a, err
-}
-
-func (s *Server) exchangeOver(ctx context.Context, network string, q *dns.Msg, server string) (*dns.Msg, error) {
+// exchange asks one resolver.
+func (s *Server) exchange(ctx context.Context, network string, q *dns.Msg, server string) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	c, err := s.cfg.Dial(ctx, network, net.JoinHostPort(server, s.cfg.Port))
+	c, err := s.cfg.Dial(ctx, network, net.JoinHostPort(server, "53"))
 	if err != nil {
 		return nil, err
 	}

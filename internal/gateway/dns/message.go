@@ -61,7 +61,7 @@ func (s *Server) send(q, a *dns.Msg, maxReply int, reply func([]byte)) {
 	if opt != nil {
 		size = max(size, int(opt.UDPSize()))
 	}
-	if maxReply >= dns.MaxMsgSize-1 { // TCP
+	if maxReply == maxTCP {
 		size = maxReply
 	}
 	if opt != nil && a.IsEdns0() == nil {

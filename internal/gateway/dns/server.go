@@ -4,14 +4,16 @@
 // host's resolvers. It sees messages, not packets: the gateway hands them in.
 //
 // The answers say what happened, because resolvers act on it: NXDOMAIN only if a resolver said so (or for an address of
-// our own subnet and a name in the domain of the guests), SERVFAIL if no resolver could be asked, REFUSED for what is not served, so that a guest with a second
-// network tries its other name servers.
+// our own subnet and a name in the domain of the guests), SERVFAIL if no resolver could be asked, REFUSED for what is not served, so
+// that a guest with a second network tries its other name servers.
 package dns
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,8 +33,8 @@ const (
 	guestTTL = 0
 	// tcpIdle is how long a TCP connection may be silent.
 	tcpIdle = 10 * time.Second
-	// maxQuery is the longest question taken over TCP, in bytes.
-	maxQuery = 4096
+	// maxQuery is the longest question taken over TCP, and maxTCP the longest answer given, in bytes.
+	maxQuery, maxTCP = 4096, dns.MaxMsgSize - 1
 )
 
 // Config sets up a Server.
@@ -51,14 +53,12 @@ type Config struct {
 	ResolvConf string
 	// Dial reaches the host's resolvers; nil = net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Port of the host's resolvers; empty = 53.
-	Port string
 }
 
 // A Server answers questions. Its methods may be called from several goroutines.
 type Server struct {
-	cfg  Config
-	zone zone
+	cfg   Config
+	names map[string]netip.Addr // canonical name → address
 
 	mu       sync.Mutex
 	inFlight map[uint64]int // questions to the host's resolvers, by client
@@ -70,73 +70,59 @@ func New(c Config) (*Server, error) {
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
 	}
-	if c.Port == "" {
-		c.Port = "53"
+	if c.Domain != "" {
+		c.Domain = dns.CanonicalName(c.Domain)
 	}
-	z, err := newZone(c)
-	if err != nil {
-		return nil, err
+	s := &Server{cfg: c, names: map[string]netip.Addr{}, inFlight: map[uint64]int{}}
+	for name, a := range c.Records {
+		if _, ok := dns.IsDomainName(name); !ok || strings.Trim(name, ".") == "" {
+			return nil, fmt.Errorf("add DNS record %s=%s: not a domain name", name, a)
+		}
+		s.names[dns.CanonicalName(name)] = a.Unmap()
 	}
-	return &Server{cfg: c, zone: z, inFlight: map[uint64]int{}}, nil
+	return s, nil
 }
 
 // HandleUDP answers a question that came in a datagram. It borrows query until it returns. reply is called at most once,
 // before or after HandleUDP returns, with an answer of at most maxReply bytes; not at all if the question is none, or if
 // too many are waiting.
 func (s *Server) HandleUDP(client uint64, query []byte, maxReply int, reply func([]byte)) {
-	q, answer := s.parse(query)
-	if q == nil && answer == nil {
-		return
-	}
-	if answer == nil {
-		answer = s.local(q)
-	}
-	if answer != nil {
-		s.send(q, answer, maxReply, reply)
-		return
-	}
-	if !s.acquire(client) {
-		return
-	}
-	go func() {
-		defer s.release(client)
-		s.send(q, s.forward(q, false), maxReply, reply)
-	}()
+	s.handle(client, query, maxReply, reply, func(wait func()) { go wait() })
 }
 
 // ServeTCP answers the questions on a connection, one after the other, until the client is done or silent for too long. It
 // does not close c.
 func (s *Server) ServeTCP(client uint64, c net.Conn) {
 	buf, framed := make([]byte, maxQuery), dns.Conn{Conn: c}
-	for {
+	for ok := true; ok; {
 		_ = c.SetDeadline(time.Now().Add(tcpIdle))
 		n, err := framed.Read(buf)
-		if err != nil {
-			return
-		}
-		q, answer := s.parse(buf[:n])
-		if q == nil && answer == nil {
-			return
-		}
-		if answer == nil {
-			answer = s.local(q)
-		}
-		if answer == nil {
-			if !s.acquire(client) {
-				return
-			}
-			answer = s.forward(q, true)
-			s.release(client)
-		}
-		failed := false
-		s.send(q, answer, dns.MaxMsgSize-1, func(b []byte) {
-			_, err := framed.Write(b)
-			failed = err != nil
-		})
-		if failed {
-			return
-		}
+		ok = err == nil && s.handle(client, buf[:n], maxTCP, func(b []byte) { _, err = framed.Write(b) }, func(wait func()) { wait() }) && err == nil
 	}
+}
+
+// handle answers a question; where that takes the host's resolvers, run is called with what waits for them. It reports false if the
+// question deserves no answer, or too many are waiting.
+func (s *Server) handle(client uint64, query []byte, maxReply int, reply func([]byte), run func(wait func())) bool {
+	q, answer := s.parse(query)
+	if q == nil {
+		return false
+	}
+	if answer == nil {
+		answer = s.local(q)
+	}
+	if answer != nil {
+		s.send(q, answer, maxReply, reply)
+		return true
+	}
+	if !s.acquire(client) {
+		return false
+	}
+	run(func() {
+		defer s.release(client)
+		s.send(q, s.forward(q, maxReply == maxTCP), maxReply, reply)
+	})
+	return true
 }
 
 // acquire counts a question to the host's resolvers.

@@ -3,7 +3,6 @@
 package dns
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,41 +18,17 @@ type guests interface {
 	NameOf(ip netip.Addr) string
 }
 
-// zone is our own names and addresses.
-type zone struct {
-	names  map[string]netip.Addr // canonical name → address
-	subnet netip.Prefix
-	domain string // of guests, canonical; "" = none
-	guests guests // nil = there are none
-}
-
-// newZone checks the records.
-func newZone(c Config) (zone, error) {
-	z := zone{names: map[string]netip.Addr{}, subnet: c.Subnet, guests: c.Guests}
-	if c.Domain != "" {
-		z.domain = dns.CanonicalName(c.Domain)
-	}
-	for name, a := range c.Records {
-		if _, ok := dns.IsDomainName(name); !ok || strings.Trim(name, ".") == "" {
-			return zone{}, fmt.Errorf("add DNS record %s=%s: not a domain name", name, a)
-		}
-		z.names[dns.CanonicalName(name)] = a.Unmap()
-	}
-	return z, nil
-}
-
 // local answers questions that do not leave the network, nil for others.
 func (s *Server) local(q *dns.Msg) *dns.Msg {
-	question := q.Question[0]
-	name := dns.CanonicalName(question.Name)
-	if a, ok := s.zone.names[name]; ok {
+	name := dns.CanonicalName(q.Question[0].Name)
+	if a, ok := s.names[name]; ok {
 		return addressAnswer(q, a, ttl)
 	}
-	if s.zone.inDomain(name) {
-		return s.zone.guest(q, name)
+	if s.cfg.Domain != "" && dns.IsSubDomain(s.cfg.Domain, name) { // no other server can answer
+		return s.guest(q, name)
 	}
-	if ip, ok := parseReverse(name); ok && s.zone.subnet.Contains(ip) {
-		return s.zone.reverse(q, ip)
+	if ip, ok := parseReverse(name); ok && s.cfg.Subnet.Contains(ip) {
+		return s.reverse(q, ip)
 	}
 	if !s.cfg.Forward {
 		return failure(q, dns.RcodeRefused)
@@ -61,18 +36,13 @@ func (s *Server) local(q *dns.Msg) *dns.Msg {
 	return nil
 }
 
-// inDomain tells whether name is the guests' domain or in it. No other server can answer such questions.
-func (z zone) inDomain(name string) bool {
-	return z.domain != "" && dns.IsSubDomain(z.domain, name)
-}
-
 // guest answers with the address of a guest. The domain itself exists and has no records.
-func (z zone) guest(q *dns.Msg, name string) *dns.Msg {
-	if name == z.domain {
+func (s *Server) guest(q *dns.Msg, name string) *dns.Msg {
+	if name == s.cfg.Domain {
 		return failure(q, dns.RcodeSuccess)
 	}
-	if z.guests != nil {
-		if a, ok := z.guests.Lookup(strings.TrimSuffix(name, "."+z.domain)); ok {
+	if s.cfg.Guests != nil {
+		if a, ok := s.cfg.Guests.Lookup(strings.TrimSuffix(name, "."+s.cfg.Domain)); ok {
 			return addressAnswer(q, a, guestTTL)
 		}
 	}
@@ -96,34 +66,30 @@ func addressAnswer(q *dns.Msg, a netip.Addr, ttl uint32) *dns.Msg {
 }
 
 // reverse answers with the names of an address of our subnet.
-func (z zone) reverse(q *dns.Msg, ip netip.Addr) *dns.Msg {
-	question := q.Question[0]
+func (s *Server) reverse(q *dns.Msg, ip netip.Addr) *dns.Msg {
 	var names []string
-	for name, a := range z.names {
+	for name, a := range s.names {
 		if a == ip {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	if z.guests != nil && z.domain != "" {
-		if name := z.guests.NameOf(ip); name != "" {
-			names = append(names, name+"."+z.domain)
+	ttl := uint32(ttl)
+	if s.cfg.Guests != nil { // an address keeps its names no longer than a guest keeps its own
+		ttl = guestTTL
+		if name := s.cfg.Guests.NameOf(ip); name != "" {
+			names = append(names, name+"."+s.cfg.Domain)
 		}
 	}
 	if len(names) == 0 {
 		return failure(q, dns.RcodeNameError)
 	}
-	m, ttl := failure(q, dns.RcodeSuccess), uint32(ttl)
-	if z.guests != nil { // an address keeps its names no longer than a guest keeps its own
-		ttl = guestTTL
-	}
-	if question.Qtype != dns.TypePTR && question.Qtype != dns.TypeANY {
-		return m
-	}
-	for _, name := range names {
-		m.Answer = append(m.Answer, &dns.PTR{
-			Hdr: dns.RR_Header{Name: question.Name, Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: ttl}, Ptr: name,
-		})
+	m, question := failure(q, dns.RcodeSuccess), q.Question[0]
+	if question.Qtype == dns.TypePTR || question.Qtype == dns.TypeANY {
+		h := dns.RR_Header{Name: question.Name, Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: ttl}
+		for _, name := range names {
+			m.Answer = append(m.Answer, &dns.PTR{Hdr: h, Ptr: name})
+		}
 	}
 	return m
 }

@@ -28,10 +28,9 @@ type Inherited struct {
 // GatewayState is the rest of an Inherited, as JSON.
 type GatewayState struct {
 	record
-	PID      int    `json:"pid"`
-	Rest     []byte `json:"rest,omitempty"` // was read from it, and is not a whole frame yet
-	Owed     []byte `json:"owed,omitempty"` // is to be written before anything else
-	Sessions uint64 `json:"sessions"`       // that had no number
+	PID  int    `json:"pid"`
+	Rest []byte `json:"rest,omitempty"` // was read from it, and is not a whole frame yet
+	Owed []byte `json:"owed,omitempty"` // is to be written before anything else
 }
 
 // record is what is known of the gateway's lives.
@@ -49,14 +48,12 @@ type record struct {
 // After an error Close ends the gateway as well.
 func (n *Network) Detach() (*Inherited, error) {
 	s := &n.gw
+	s.stop()
 	s.mu.Lock()
-	s.leaving = true
-	l := s.life
-	if s.state != running {
-		l = nil
-	}
+	up := s.state == running
 	s.mu.Unlock()
-	if l == nil {
+	l := s.life.Load()
+	if l == nil || !up {
 		return nil, errNoGateway
 	}
 	l.leave()
@@ -66,11 +63,13 @@ func (n *Network) Detach() (*Inherited, error) {
 	if l.dead.Load() { // it ended meanwhile
 		return nil, errNoGateway
 	}
-	i := &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{
-		record: s.record, PID: l.proc.Pid, Rest: l.buf[:l.have], Owed: l.left, Sessions: n.unnumbered.Load(),
-	}}
+	for len(l.late) > 0 { // the next network listens again
+		n.fwd.drop(<-l.late)
+	}
 	n.detached.Store(true)
-	return i, nil
+	return &Inherited{Pair: l.conn.UnixConn, Sockets: n.fwd.sockets, State: GatewayState{
+		record: s.record, PID: l.proc.Pid, Rest: l.conn.Rest(), Owed: l.left,
+	}}, nil
 }
 
 // Resume lets an inherited gateway go on: the clients have their ports again, so nothing that comes from it is lost.
@@ -83,7 +82,7 @@ func (s *supervisor) adopt(i *Inherited) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.newLife(i.Pair, p)
+	l, err := s.newLife(i.Pair, p, st.Rest)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +92,7 @@ func (s *supervisor) adopt(i *Inherited) (*life, error) {
 		return nil, errors.Join(fmt.Errorf("it speaks protocol %d, this program %d", v, gateway.Protocol), err)
 	}
 	_ = i.Pair.SetDeadline(time.Time{})
-	l.inherited, l.ready = true, true
-	close(l.hello)
-	l.have = copy(l.buf, st.Rest)
-	l.left = append(l.left, st.Owed...)
-	s.net.unnumbered.Store(st.Sessions)
+	l.ready, l.left = true, gateway.AppendMessage(st.Owed, gateway.KindBack, nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state, s.record = running, st.record

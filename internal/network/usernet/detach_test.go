@@ -155,8 +155,7 @@ func TestDetach(t *testing.T) {
 func TestDetachUnderLoad(t *testing.T) {
 	o := Options{}
 	o.Mode = network.ModeShared
-	n := start(t, o)
-	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
+	n := startUp(t, o)
 	g := &guest{mac: net.HardwareAddr{2, 0, 0, 0, 0, 7}, got: make(chan []byte, 1<<16)}
 	for round := range 20 {
 		g.attach(t, n)
@@ -183,8 +182,7 @@ func TestDetachUnderLoad(t *testing.T) {
 
 // TestCloseBeforeResume: a gateway that was taken over ends with the network though it was never told to go on.
 func TestCloseBeforeResume(t *testing.T) {
-	n := start(t, Options{})
-	require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
+	n := startUp(t, Options{})
 	i, err := n.Detach()
 	require.NoError(t, err)
 	require.NoError(t, start(t, Options{Inherited: again(t, i)}).Close())
@@ -207,8 +205,7 @@ func TestInheritedIsDead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := Options{}
 			o.Mode = network.ModeShared
-			n := start(t, o)
-			require.Eventually(t, func() bool { return gatewayStatus(n) == running }, patience, time.Millisecond)
+			n := startUp(t, o)
 			i, err := n.Detach()
 			require.NoError(t, err)
 			i = again(t, i)

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -23,7 +22,7 @@ type Socket interface {
 	io.Closer
 }
 
-// forwards are the sockets of all forwarded ports, and what is wrong with them.
+// forwards are the sockets of all forwarded ports, and why some are not there yet.
 type forwards struct {
 	all []network.Forward
 	at  netip.Addr
@@ -102,15 +101,12 @@ func (w *forwards) socket(i int) Socket {
 	return w.sockets[i]
 }
 
-// fail notes what a gateway says of a forward.
-func (w *forwards) fail(f gateway.Failing, text func(string) string) error {
+// drop closes the socket of forward number i, which no gateway has.
+func (w *forwards) drop(i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f.Forward < 0 || f.Forward >= len(w.failing) {
-		return fmt.Errorf("forward %d of %d", f.Forward, len(w.failing))
-	}
-	w.failing[f.Forward] = text(f.Error)
-	return nil
+	_ = w.sockets[i].Close()
+	w.sockets[i] = nil
 }
 
 // status describes the forwards, in the order in which they were asked for.

@@ -33,13 +33,12 @@ type store interface {
 // leases are what gateways told of their DHCP server. The next gateway begins with them.
 type leases struct {
 	plan     *gateway.Plan
-	reserved map[netip.Addr]net.HardwareAddr // to whom
+	reserved map[netip.Addr]net.HardwareAddr // each for the guest with that one
 	store    store
 	wall     func() time.Time
 
 	mu    sync.Mutex
 	byMAC map[[6]byte]lease
-	byIP  map[netip.Addr][6]byte
 }
 
 type lease struct {
@@ -49,7 +48,7 @@ type lease struct {
 
 func (t *leases) init(o *Options, f *gateway.Plan) {
 	t.plan, t.store, t.wall = f, o.Leases, o.tune.wall
-	t.byMAC, t.byIP, t.reserved = map[[6]byte]lease{}, map[netip.Addr][6]byte{}, map[netip.Addr]net.HardwareAddr{}
+	t.byMAC, t.reserved = map[[6]byte]lease{}, map[netip.Addr]net.HardwareAddr{}
 	for _, r := range o.Reservations {
 		t.reserved[r.Addr] = r.MAC
 	}
@@ -99,25 +98,15 @@ func (t *leases) leased(l dhcp.Lease) error {
 	return nil
 }
 
-// set enters l, and takes its address and its name from others. The caller holds mu.
+// set enters l, and takes its address from others. The caller holds mu.
 func (t *leases) set(l lease) {
 	mac := [6]byte(l.MAC)
-	t.remove(mac)
-	if other, ok := t.byIP[l.IP]; ok {
-		t.remove(other)
-	}
+	maps.DeleteFunc(t.byMAC, func(m [6]byte, other lease) bool { return m == mac || other.IP == l.IP })
 	if len(t.byMAC) >= maxLeases {
 		old := slices.MinFunc(slices.Collect(maps.Values(t.byMAC)), func(a, b lease) int { return a.ends.Compare(b.ends) })
-		t.remove([6]byte(old.MAC))
+		delete(t.byMAC, [6]byte(old.MAC))
 	}
-	t.byMAC[mac], t.byIP[l.IP] = l, mac
-}
-
-func (t *leases) remove(mac [6]byte) {
-	if l, ok := t.byMAC[mac]; ok {
-		delete(t.byMAC, mac)
-		delete(t.byIP, l.IP)
-	}
+	t.byMAC[mac] = l
 }
 
 func (t *leases) save() {

@@ -3,16 +3,20 @@
 package usernet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 const (
@@ -22,57 +26,45 @@ const (
 	maxLines = 100
 	// maxText is the longest text of a gateway that is logged or shown, in bytes.
 	maxText = 1 << 10
-	// bufferSize is how much is read from a gateway at once, in bytes. The longest message fits in.
-	bufferSize = 256 << 10
 )
 
 var (
-	errLeft = errors.New("the gateway goes on without this daemon")
-	errHung = errors.New("it does not answer")
+	errLeft    = errors.New("the gateway goes on without this daemon")
+	errHung    = errors.New("it does not answer")
+	errForeign = errors.New("frames in the name of others")
 )
 
-// A life is one gateway's process on one pair of sockets.
+// A life is one gateway's process on one pair of sockets. One goroutine reads from it, and one writes what clients' readers leave to it.
 type life struct {
 	sup  *supervisor
 	conn *gateway.Pair
 	proc *os.Process
-	buf  []byte
-	have int  // bytes in buf
-	bulk bool // the last read brought much
 
-	began     time.Time
-	inherited bool
-	ready     bool // has said hello
-	lines     int  // logged since the last tick
+	// Touched by the reader only.
+	began      time.Time
+	ready      bool // has said hello
+	lines      int  // logged since the last tick
+	unanswered int  // ticks
 
-	unanswered int           // ticks; guarded by sup.mu
-	late       chan int      // forwards to pass
-	hello      chan struct{} // closed when ready
+	late chan int    // forwards to pass
+	dead atomic.Bool // its process has been ended
 
 	turn sync.Mutex // of the goroutine that writes
-	open bool       // clients' readers may write themselves
-	left []byte     // the end of what was begun
+	left []byte     // what is to be written before anything else: the begin of its life, or the end of what was begun
 	head []byte
-
-	done chan struct{} // closed by stop: the writer is to end
-	stop func()
-	dead atomic.Bool // its process has been ended
+	away bool // nothing more is written
 }
 
-func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process) (*life, error) {
-	pair, err := gateway.PairOf(conn)
+func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process, rest []byte) (*life, error) {
+	pair, err := gateway.PairOf(conn, rest)
 	if err != nil {
 		return nil, err
 	}
-	l := &life{
-		sup: s, conn: pair, proc: p, buf: make([]byte, bufferSize), began: time.Now(),
-		late: make(chan int, len(s.net.opts.Forwards)), hello: make(chan struct{}), done: make(chan struct{}),
-	}
-	l.stop = sync.OnceFunc(func() { close(l.done) })
-	return l, nil
+	pair.Yields = true
+	return &life{sup: s, conn: pair, proc: p, began: time.Now(), late: make(chan int, len(s.net.opts.Forwards))}, nil
 }
 
-// spawn starts a gateway.
+// spawn starts a gateway, which is to be told all that it begins with.
 func (s *supervisor) spawn() (*life, error) {
 	ours, theirs, err := gateway.NewPair()
 	if err != nil {
@@ -82,20 +74,33 @@ func (s *supervisor) spawn() (*life, error) {
 	if err != nil {
 		return nil, errors.Join(err, ours.Close())
 	}
-	return s.newLife(ours, p)
+	l, err := s.newLife(ours, p, nil)
+	if err != nil {
+		return nil, err
+	}
+	l.left = gateway.AppendMessage(nil, gateway.KindConfig, s.net.opts.Config)
+	for _, lease := range s.net.leases.all() {
+		l.left = gateway.AppendMessage(l.left, gateway.KindLease, lease)
+	}
+	l.left = gateway.AppendMessage(l.left, gateway.KindStart, nil)
+	for i := range s.net.opts.Forwards {
+		if s.net.fwd.socket(i) != nil {
+			l.late <- i
+		}
+	}
+	return l, nil
 }
 
 // run serves the gateway until it ends, and tells why that was.
 func (l *life) run() error {
 	var writer sync.WaitGroup
 	writer.Go(l.write)
-	err := l.read(l.sup.net.opts.tune.tick)
+	defer writer.Wait()
+	err := l.read()
 	if errors.Is(err, errLeft) {
-		writer.Wait()
 		return err
 	}
 	l.end()
-	writer.Wait()
 	if how, _ := l.proc.Wait(); how != nil && !how.Success() && errors.Is(err, io.EOF) {
 		err = errors.New(how.String())
 	}
@@ -105,52 +110,45 @@ func (l *life) run() error {
 // end closes the pair, and ends the gateway and the writer.
 func (l *life) end() {
 	l.dead.Store(true)
-	l.stop()
 	_ = l.conn.Close()
 	_ = l.proc.Kill()
+	l.sup.queue.wake()
 }
 
 // read handles what comes from the gateway until the end, and asks it at each tick whether it works.
-func (l *life) read(tick time.Duration) error {
+func (l *life) read() error {
+	from := gateway.Parser{Frames: l.frames, Message: l.message, MaxMessage: gateway.MaxMessage}
 	for {
-		if !l.sup.deadline(l, time.Now().Add(tick)) {
+		_ = l.conn.SetReadDeadline(time.Now().Add(l.sup.net.opts.tune.tick))
+		if l.sup.isOver() && !l.dead.Load() { // Detach may have set its deadline before that
 			return errLeft
 		}
-		err := l.receive()
+		var err error
 		for err == nil {
-			err = l.receive()
+			err = l.conn.Receive(&from)
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = l.tick()
 		}
-		if err := l.tick(); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-}
-
-// deadline sets that of l's reader, unless this daemon goes.
-func (s *supervisor) deadline(l *life, at time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.leaving {
-		_ = l.conn.SetReadDeadline(at)
-	}
-	return !s.leaving
 }
 
 // tick asks the gateway whether it works.
 func (l *life) tick() error {
 	s := l.sup
+	if s.isOver() {
+		return nil
+	}
 	for _, i := range s.net.fwd.late() {
 		s.net.tellForward(i, s.net.opts.Forwards[i])
 		l.late <- i // once for each
 	}
 	s.queue.wake()
 	l.lines = 0
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state != running {
+	if !l.ready {
 		if time.Since(l.began) > helloTime {
 			return errHung
 		}
@@ -160,40 +158,89 @@ func (l *life) tick() error {
 		return errHung
 	}
 	l.unanswered++
-	s.question()
+	s.ask()
 	return nil
 }
 
-// receive reads once and handles what is there.
-func (l *life) receive() error {
-	n, err := l.readMore()
-	if err != nil {
-		return err
-	}
-	p := gateway.Parser{Frames: l.frames, Message: l.message, MaxMessage: gateway.MaxMessage}
-	l.have += n
-	used, err := p.Parse(l.buf[:l.have])
-	l.have = copy(l.buf, l.buf[used:l.have])
-	if err != nil {
-		err = fmt.Errorf("it sent what cannot be: %w", err)
-	}
-	return err
-}
-
-// bulk is from how much in one read on, in bytes, more is taken to be on its way.
-const bulk = 16 << 10
-
-// readMore reads once. In the midst of a transfer it lets the gateway run before it goes to sleep: to be woken for each packet would
-// cost more than to read it.
-func (l *life) readMore() (n int, err error) {
-	if l.bulk {
-		if n, err = l.conn.ReadWire(l.buf[l.have:], false); n == 0 && err == nil {
-			gateway.Yield()
+// frames carries frames of the gateway to the bridge.
+func (l *life) frames(b frame.Batch) error {
+	it := b.Iter()
+	for it.Next() {
+		if [6]byte(it.Frame()[6:12]) != l.sup.mac {
+			return errForeign
 		}
 	}
-	if n == 0 && err == nil {
-		n, err = l.conn.ReadWire(l.buf[l.have:], true)
-	}
-	l.bulk = n >= bulk
-	return n, err
+	l.sup.net.port.Send(b)
+	return nil
 }
+
+// message takes what the gateway says, as far as it can be.
+func (l *life) message(kind byte, body []byte) error {
+	if kind == gateway.KindHello {
+		return gateway.Take(body, l.greet)
+	}
+	if !l.ready {
+		return errors.New("no hello")
+	}
+	switch kind {
+	case gateway.KindLeased:
+		l.sup.ask() // the status has the lease, and is to have the count
+		return gateway.Take(body, l.sup.net.leases.leased)
+	case gateway.KindUnleased, gateway.KindFailing:
+		return nil
+	case gateway.KindAnswer:
+		return gateway.Take(body, l.answer)
+	case gateway.KindLog:
+		return gateway.Take(body, l.log)
+	}
+	return fmt.Errorf("message %d", kind)
+}
+
+// greet takes a hello.
+func (l *life) greet(h gateway.Hello) error {
+	if l.ready {
+		return errors.New("hello again")
+	}
+	if h.Protocol != gateway.Protocol {
+		return fmt.Errorf("protocol %d of version %s, this program speaks %d; upgrade the daemon", h.Protocol, text(h.Version), gateway.Protocol)
+	}
+	h.Version, h.Error = text(h.Version), text(h.Error)
+	s := l.sup
+	if h.Error != "" {
+		s.net.opts.Log.Warn("the gateway of the embedded network keeps the daemon's rights", "error", h.Error)
+	}
+	l.ready = true
+	s.ask()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Hello, s.state, s.err = h, running, nil
+	return nil
+}
+
+// answer takes the counters that a gateway tells. They are its own word.
+func (l *life) answer(a gateway.Answer) error {
+	s := l.sup
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.Ask <= s.Last.Ask || a.Ask > s.Asked {
+		return fmt.Errorf("an answer to question %d, of %d", a.Ask, s.Asked)
+	}
+	s.Last, l.unanswered = a, 0
+	return nil
+}
+
+// log logs a line of the gateway.
+func (l *life) log(line gateway.LogLine) error {
+	if l.lines++; l.lines > maxLines {
+		return nil
+	}
+	args := make([]any, 0, len(line.Args))
+	for _, a := range line.Args[:len(line.Args)&^1] {
+		args = append(args, text(a))
+	}
+	l.sup.net.opts.Log.Log(context.Background(), slog.Level(line.Level), text(line.Message), args...)
+	return nil
+}
+
+// text is a text of the gateway, made harmless.
+func text(s string) string { return printable.Line(s, maxText) }

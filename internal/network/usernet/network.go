@@ -16,9 +16,11 @@
 package usernet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -45,9 +47,8 @@ type Network struct {
 	leases leases
 	ids    network.IDs
 
-	unnumbered atomic.Uint64 // sessions that came without a number
-	closing    sync.Once
-	detached   atomic.Bool // gateway and forwards are another network's
+	closing  sync.Once
+	detached atomic.Bool // gateway and forwards are another network's
 }
 
 var (
@@ -55,13 +56,8 @@ var (
 	_ network.Port    = (*port)(nil)
 )
 
-// Check tells whether New would refuse o, without starting anything. A port of the host that is in use shows only at New.
-func Check(o Options) error {
-	_, err := o.Plan()
-	return err
-}
-
-// New starts the network and logs its parameters. The gateway may still be starting when it returns: frames for it wait.
+// New starts the network and logs its parameters. It refuses what o.Plan does, and ports of the host that are in use. The gateway may
+// still be starting when it returns: frames for it wait.
 func New(o Options) (*Network, error) {
 	o.setDefaults()
 	plan, err := o.Plan()
@@ -134,7 +130,7 @@ func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient fr
 	}
 	session := o.Session
 	if session == 0 {
-		session = unnumbered | n.unnumbered.Add(1)
+		session = unnumbered | rand.Uint64N(unnumbered)
 	}
 	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Source: session, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
 	if err != nil {
@@ -163,12 +159,10 @@ func (n *Network) GatewayMAC() net.HardwareAddr { return slices.Clone(n.plan.MAC
 func (n *Network) Close() error {
 	n.closing.Do(func() {
 		_ = n.bridge.Close() // nothing is delivered or sent any more
-		if n.detached.Load() {
-			n.gw.stop()
-			return
+		if !n.detached.Load() {
+			n.gw.close()
+			n.fwd.close(0)
 		}
-		n.gw.close()
-		n.fwd.close(0)
 	})
 	return nil
 }
@@ -234,10 +228,5 @@ func (o *Options) setDefaults() {
 	if o.tune.wall == nil {
 		o.tune.wall = time.Now
 	}
-	if o.tune.tick == 0 {
-		o.tune.tick = tickTime
-	}
-	if o.tune.minDelay == 0 {
-		o.tune.minDelay = minDelay
-	}
+	o.tune.tick, o.tune.minDelay = cmp.Or(o.tune.tick, tickTime), cmp.Or(o.tune.minDelay, minDelay)
 }

@@ -74,10 +74,12 @@ func log() (*slog.Logger, *vnettest.Log) {
 	return slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})), &b
 }
 
-// gatewayStatus is what the status says of the gateway.
-func gatewayStatus(n *Network) string {
-	_, u := n.Status()
-	return u.Gateway.State
+// startUp is start, and waits until the gateway runs.
+func startUp(t testing.TB, o Options) *Network {
+	t.Helper()
+	n := start(t, o)
+	require.Eventually(t, func() bool { _, u := n.Status(); return u.Gateway.State == running }, patience, time.Millisecond)
+	return n
 }
 
 func TestStartParameters(t *testing.T) {
@@ -112,7 +114,8 @@ func TestStartParameters(t *testing.T) {
 	assert.Contains(t, out.String(), "no guest will get an address by DHCP")
 	_, err := New(Options{Config: gateway.Config{Mode: network.ModeBridged}})
 	require.ErrorIs(t, err, gateway.ErrBridged)
-	assert.ErrorContains(t, Check(Options{Config: gateway.Config{Mode: network.ModeShared, DNSRecords: map[string]netip.Addr{"a..b": gatewayIP}}}), "a..b")
+	_, err = gateway.Config{Mode: network.ModeShared, DNSRecords: map[string]netip.Addr{"a..b": gatewayIP}}.Plan()
+	assert.ErrorContains(t, err, "a..b")
 }
 
 // TestRestart: guests keep their addresses across a restart of the daemon.
@@ -201,7 +204,11 @@ func reaches(t *testing.T, n *Network, f network.Forward) bool {
 	c, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", f.HostPort), patience)
 	require.NoError(t, err)
 	defer c.Close()
-	return assert.Eventually(t, func() bool { _, u = n.Status(); return u.TCPFlows > before }, patience, time.Millisecond)
+	return assert.Eventually(t, func() bool {
+		n.gw.ask() // as at the next tick
+		_, u = n.Status()
+		return u.TCPFlows > before
+	}, patience, 10*time.Millisecond)
 }
 
 // TestLateForwards: a network that is opened again starts without the ports that others have, says so, and takes them once it can.
@@ -272,7 +279,7 @@ func TestStatus(t *testing.T) {
 	assert.NotContains(t, string(b), "null")
 }
 
-// TestPortIdentity: a port tells who it is, and gives its identity back.
+// TestPortIdentity: a port tells its identity, and gives it back.
 func TestPortIdentity(t *testing.T) {
 	n := start(t, Options{})
 	for range 2 {

@@ -8,9 +8,9 @@ import (
 )
 
 // Status describes the network. It may be called at any time, also after Close. The first is nil without a DHCP server. What both
-// count starts with the network. It waits for a gateway that does not answer no longer than a tenth of a second.
+// count starts with the network. What the gateway counts is as it said last: at a tick or a lease.
 func (n *Network) Status() (*status.DHCP, *status.Usernet) {
-	hello, now := n.gw.ask()
+	described, now := n.gw.status()
 	c := &now.Stats
 	u := &status.Usernet{
 		HostAddress: n.Alias(),
@@ -20,7 +20,7 @@ func (n *Network) Status() (*status.DHCP, *status.Usernet) {
 			"restart": n.gw.lost.Load(), "out_full": c.OutFull,
 		},
 		Forwards: n.fwd.status(),
-		Gateway:  n.gw.status(hello),
+		Gateway:  described,
 	}
 	if !n.plan.DHCPStart.IsValid() {
 		return nil, u
@@ -28,19 +28,18 @@ func (n *Network) Status() (*status.DHCP, *status.Usernet) {
 	return n.dhcpStatus(&now), u
 }
 
-// status describes the gateway's process.
-func (s *supervisor) status(hello gateway.Hello) status.Gateway {
+// status describes the gateway's process, and what all of them have counted.
+func (s *supervisor) status() (status.Gateway, gateway.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := status.Gateway{State: s.state, Restarts: s.Restarts}
 	if s.err != nil {
 		g.Error = text(s.err.Error())
 	}
-	if s.life != nil && s.state == running {
-		g.PID, g.UID, g.Version, g.Protocol = s.life.proc.Pid, hello.UID, hello.Version, hello.Protocol
-		g.Rights = hello.Error
+	if l := s.life.Load(); l != nil && s.state == running {
+		g.PID, g.UID, g.Version, g.Protocol, g.Rights = l.proc.Pid, s.Hello.UID, s.Hello.Version, s.Hello.Protocol, s.Hello.Error
 	}
-	return g
+	return g, add(s.Last, s.Counters)
 }
 
 func (n *Network) dhcpStatus(a *gateway.Answer) *status.DHCP {

@@ -4,7 +4,6 @@ package usernet
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,27 +36,24 @@ type supervisor struct {
 	mac   [6]byte
 	queue *queue
 
-	now                  atomic.Pointer[life] // what clients' readers may write to; nil while there is none
+	life                 atomic.Pointer[life] // nil while there is none
 	unwanted, full, lost atomic.Uint64        // frames to the gateway that were dropped
 
-	stop    context.CancelFunc
+	stop    context.CancelFunc // no gateway is started any more, and this one is left or ended
 	stopped context.Context
 	ended   chan struct{} // run has returned
 	goOn    func()        // starts run, once
 
 	mu sync.Mutex
 	record
-	life     *life // nil while there is none
-	state    string
-	err      error         // why the last one ended
-	answered chan struct{} // closed at the next answer
-	leaving  bool          // by Detach: nothing more is sent
+	state string
+	err   error // why the last one ended
 }
 
 func (s *supervisor) init(n *Network) {
 	s.net, s.mac, s.queue = n, [6]byte(n.plan.MAC), newQueue()
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	s.ended, s.answered, s.state = make(chan struct{}), make(chan struct{}), starting
+	s.ended, s.state = make(chan struct{}), starting
 }
 
 // MaxFrame implements frame.Sink.
@@ -70,7 +66,7 @@ func (s *supervisor) Deliver(frame.Batch) {}
 func (s *supervisor) DeliverFrom(source any, b frame.Batch) {
 	session := source.(uint64)
 	b.Runs(s.wants, func(run frame.Batch) {
-		if l := s.now.Load(); l == nil || !l.deliver(session, run) {
+		if l := s.life.Load(); l == nil || !l.deliver(session, run) {
 			s.full.Add(uint64(s.queue.put(session, run)))
 		}
 	})
@@ -87,10 +83,7 @@ func (s *supervisor) wants(f []byte) bool {
 
 // gone tells the gateway that a session has ended.
 func (s *supervisor) gone(session uint64) {
-	s.mu.Lock()
-	leaving := s.leaving
-	s.mu.Unlock()
-	if !leaving {
+	if !s.isOver() {
 		s.queue.message(session, gateway.KindGone, session)
 	}
 }
@@ -102,16 +95,10 @@ func (s *supervisor) start(i *Inherited) {
 		var err error
 		if l, err = s.adopt(i); err != nil {
 			s.note(err, 0)
-		} else {
-			s.have(l)
 		}
 	}
-	s.goOn = sync.OnceFunc(func() {
-		go func() {
-			defer close(s.ended)
-			s.run(l)
-		}()
-	})
+	s.life.Store(l)
+	s.goOn = sync.OnceFunc(func() { go s.run(l) })
 	if l == nil {
 		s.goOn()
 	}
@@ -119,12 +106,15 @@ func (s *supervisor) start(i *Inherited) {
 
 // run serves l and then starts one gateway after the other until stop.
 func (s *supervisor) run(l *life) {
-	delay := time.Duration(0)
+	defer close(s.ended)
+	var delay time.Duration
 	for !s.isOver() {
 		began, err := time.Now(), error(nil)
 		if l == nil {
-			if l, err = s.spawn(); err == nil {
-				s.have(l)
+			l, err = s.spawn()
+			s.life.Store(l)
+			if err == nil && s.isOver() { // close had nothing to end
+				l.end()
 			}
 		}
 		if err == nil {
@@ -146,33 +136,16 @@ func (s *supervisor) run(l *life) {
 	}
 }
 
-// have makes l the gateway of now.
-func (s *supervisor) have(l *life) {
-	s.mu.Lock()
-	s.life = l
-	s.now.Store(l)
-	s.mu.Unlock()
-	if s.isOver() { // close or Detach came before there was anything to end
-		l.end()
-	}
-}
-
 // isOver tells whether no gateway is to be started any more.
-func (s *supervisor) isOver() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leaving || s.stopped.Err() != nil
-}
+func (s *supervisor) isOver() bool { return s.stopped.Err() != nil }
 
 // note tells of the end of a gateway.
 func (s *supervisor) note(err error, delay time.Duration) {
+	s.life.Store(nil)
 	s.mu.Lock()
-	s.now.Store(nil)
 	s.Counters = add(s.Counters, s.Last)
-	s.life, s.Last, s.state, s.err = nil, gateway.Answer{}, restarting, err
+	s.Last, s.state, s.err = gateway.Answer{}, restarting, err
 	s.Restarts++
-	close(s.answered)
-	s.answered = make(chan struct{})
 	s.mu.Unlock()
 	s.net.opts.Log.Error("the gateway of the embedded network ended and is started again; its connections are lost",
 		"reason", err, "delay", delay.String())
@@ -181,9 +154,7 @@ func (s *supervisor) note(err error, delay time.Duration) {
 // close ends the gateway for good and waits for it.
 func (s *supervisor) close() {
 	s.stop()
-	s.mu.Lock()
-	l := s.life
-	s.mu.Unlock()
+	l := s.life.Load()
 	if l != nil {
 		l.end()
 	}
@@ -192,6 +163,14 @@ func (s *supervisor) close() {
 	if l != nil {
 		_, _ = l.proc.Wait() // of one that was not resumed
 	}
+}
+
+// ask asks the gateway for its counters.
+func (s *supervisor) ask() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Asked++
+	s.queue.message(0, gateway.KindAsk, s.Asked)
 }
 
 // add sums up the counters of two lives.
@@ -204,48 +183,4 @@ func add(a, b gateway.Answer) gateway.Answer {
 	a.PortFull += b.PortFull
 	a.PoolFull += b.PoolFull
 	return a
-}
-
-// answer takes the counters that a gateway tells. They are its own word.
-func (s *supervisor) answer(l *life, a gateway.Answer) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a.Ask <= s.Last.Ask || a.Ask > s.Asked {
-		return fmt.Errorf("an answer to question %d, of %d", a.Ask, s.Asked)
-	}
-	s.Last = a
-	l.unanswered = 0
-	close(s.answered)
-	s.answered = make(chan struct{})
-	return nil
-}
-
-// askTime is how long the status waits for a gateway.
-const askTime = 100 * time.Millisecond
-
-// ask gets the counters of now, or the last ones of a gateway that does not answer.
-func (s *supervisor) ask() (hello gateway.Hello, now gateway.Answer) {
-	ctx, cancel := context.WithTimeout(s.stopped, askTime)
-	defer cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.life != nil && s.state == running {
-		for number := s.question(); s.Last.Ask < number && s.life != nil && ctx.Err() == nil; {
-			answered := s.answered
-			s.mu.Unlock()
-			select {
-			case <-answered:
-			case <-ctx.Done():
-			}
-			s.mu.Lock()
-		}
-	}
-	return s.Hello, add(s.Last, s.Counters)
-}
-
-// question sends one and returns its number. The caller holds mu.
-func (s *supervisor) question() uint64 {
-	s.Asked++
-	s.queue.message(0, gateway.KindAsk, s.Asked)
-	return s.Asked
 }

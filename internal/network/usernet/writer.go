@@ -15,13 +15,9 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 )
 
-// pass gives the gateway the socket of a forward, if it is there.
+// pass gives the gateway the socket of a forward.
 func (l *life) pass(i int) error {
-	s := l.sup.net.fwd.socket(i)
-	if s == nil {
-		return nil
-	}
-	raw, err := s.SyscallConn()
+	raw, err := l.sup.net.fwd.socket(i).SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -37,7 +33,7 @@ func (l *life) deliver(session uint64, b frame.Batch) bool {
 		return false
 	}
 	defer l.turn.Unlock()
-	if !l.open || len(l.left) > 0 || !l.sup.queue.empty() {
+	if l.away || len(l.left) > 0 || !l.sup.queue.empty() {
 		return false
 	}
 	l.head = gateway.AppendSession(l.head[:0], session)
@@ -45,12 +41,8 @@ func (l *life) deliver(session uint64, b frame.Batch) bool {
 	if n == 0 || err != nil {
 		return false
 	}
-	if n < len(l.head) {
-		l.left = append(l.left[:0], l.head[n:]...)
-		n = len(l.head)
-	}
-	if rest := b.Bytes()[n-len(l.head):]; len(l.left)+len(rest) > 0 {
-		l.left = append(l.left, rest...)
+	if n < len(l.head)+len(b.Bytes()) {
+		l.left = append(append(l.left, l.head...), b.Bytes()...)[n:]
 		l.sup.queue.wake()
 	}
 	return true
@@ -58,57 +50,22 @@ func (l *life) deliver(session uint64, b frame.Batch) bool {
 
 // write carries messages and what was queued to the gateway until the end.
 func (l *life) write() {
-	select {
-	case <-l.hello:
-	case <-l.done:
-		return
-	}
-	l.turn.Lock()
-	err := l.introduce()
-	l.open = err == nil
-	l.turn.Unlock()
-	for more := l.open; err == nil; {
+	for {
+		more, err := l.writeNext()
+		if err != nil {
+			return
+		}
 		if !more {
-			select {
-			case <-l.sup.queue.token:
-			case <-l.done:
-				return
-			}
+			<-l.sup.queue.token
 		}
-		l.turn.Lock()
-		more, err = l.writeNext()
-		l.turn.Unlock()
 	}
 }
 
-// introduce sends all that a gateway begins with. One that has begun goes on.
-func (l *life) introduce() error {
-	s := l.sup
-	if l.inherited {
-		s.queue.message(0, gateway.KindBack, nil)
-		return nil
-	}
-	b := gateway.AppendMessage(nil, gateway.KindConfig, s.net.opts.Config)
-	for _, lease := range s.net.leases.all() {
-		b = gateway.AppendMessage(b, gateway.KindLease, lease)
-	}
-	if _, err := l.conn.Write(gateway.AppendMessage(b, gateway.KindStart, nil)); err != nil {
-		return err
-	}
-	for i := range s.net.opts.Forwards {
-		if err := l.pass(i); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state, s.err = running, nil
-	return nil
-}
-
-// writeNext writes what is first in turn, and reports whether there was something. The caller has the turn.
+// writeNext writes what is first in turn, and reports whether there was something.
 func (l *life) writeNext() (more bool, err error) {
-	if !l.open {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	if l.away || l.dead.Load() {
 		return false, errLeft
 	}
 	if err := l.put(nil); err != nil { // what is left
@@ -133,34 +90,23 @@ func (l *life) leave() {
 	_ = l.conn.SetWriteDeadline(time.Now().Add(flushTime)) // also of a write that has the turn
 	l.turn.Lock()
 	defer l.turn.Unlock()
-	l.open = false
-	err := l.put(nil)
-	for err == nil && len(l.late) > 0 {
-		err = l.pass(<-l.late)
-	}
+	l.away = true
 	_ = l.put(gateway.AppendMessage(nil, gateway.KindAway, nil))
 	for w := l.sup.queue.next(); w != nil; w = l.sup.queue.next() {
 		l.left = append(l.left, w.buf...)
 	}
-	l.stop()
+	l.sup.queue.wake()
 }
 
 // put writes what is left and then b. What it cannot write is left.
 func (l *life) put(b []byte) error {
-	if len(l.left) > 0 {
-		l.left = append(l.left, b...)
-		b = nil
-	}
-	for _, part := range []*[]byte{&l.left, &b} {
-		for len(*part) > 0 {
-			n, err := l.conn.WriteWire(nil, *part, true)
-			if err != nil {
-				if part == &b {
-					l.left = append(l.left[:0], b...)
-				}
-				return err
-			}
-			*part = (*part)[n:]
+	for len(l.left)+len(b) > 0 {
+		n, err := l.conn.WriteWire(l.left, b, true)
+		k := min(n, len(l.left))
+		l.left, b = l.left[k:], b[n-k:]
+		if err != nil {
+			l.left = append(l.left, b...)
+			return err
 		}
 	}
 	l.left = l.left[:0]

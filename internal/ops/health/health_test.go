@@ -307,10 +307,10 @@ func TestRules(t *testing.T) {
 		{
 			name: "forward failed",
 			problem: func(w *world) {
-				w.Network.Usernet.Forwards = []status.Forward{{Proto: "tcp", Host: "127.0.0.1:8080", Guest: "192.168.105.2:80", Error: "accept: too many open files"}}
+				w.Network.Usernet.Forwards = []status.Forward{{Proto: "tcp", Host: "127.0.0.1:8080", Guest: "192.168.105.2:80", Error: "another program uses that port"}}
 			},
 			end:  func(w *world) { w.Network.Usernet.Forwards[0].Error = "" },
-			code: status.ForwardFailed, severity: status.Error, text: []string{"tcp 127.0.0.1:8080 to 192.168.105.2:80", "too many open files"}, fix: []string{"    sudo lsof -nP -i TCP:8080"},
+			code: status.ForwardFailed, severity: status.Error, text: []string{"tcp 127.0.0.1:8080 to 192.168.105.2:80", "another program uses that port"}, fix: []string{"    sudo lsof -nP -i TCP:8080"},
 		},
 		{
 			name: "forward to no guest",
