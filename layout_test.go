@@ -89,9 +89,8 @@ var imports = map[string][]string{
 	"internal/daemon/lowfd":    {},
 	"internal/daemon/rundir":   {"internal/compat", "internal/daemon/handover", "internal/hostfs"},
 	// Ops looks at a daemon from outside.
-	"internal/ops/codesign": {},
 	"internal/ops/doctor": {
-		"internal/daemon/control", "internal/hostfs", "internal/ops/codesign", "internal/ops/find", "internal/ops/freenet", "internal/printable",
+		"internal/daemon/control", "internal/hostfs", "internal/ops/find", "internal/ops/freenet", "internal/printable",
 		"internal/status",
 	},
 	"internal/ops/find":     {"internal/compat", "internal/daemon/inherit", "internal/hostfs", "internal/printable"},
@@ -99,7 +98,7 @@ var imports = map[string][]string{
 	"internal/ops/health":   {"internal/ops/freenet", "internal/perclient/watch", "internal/printable", "internal/status"},
 	"internal/ops/metrics":  {"internal/printable", "internal/status"},
 	"internal/ops/render":   {"internal/printable", "internal/status"},
-	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/ops/codesign", "internal/testing/fakeguest"},
+	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/testing/fakeguest"},
 	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/ops/find", "internal/printable"},
 	// Testing.
 	"internal/testing/fakeguest": {"internal/frame", "internal/network"},
@@ -112,7 +111,7 @@ var imports = map[string][]string{
 	},
 	"cmd/socket_vmnet_client": {"internal/compat/errtext", "internal/daemon/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/perclient/passfd/proto"},
-	"tools/release":           {"internal/ops/codesign"},
+	"tools/release":           {},
 	// Tests.
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
 	"test/bench":        {"test/bench/rig", "test/lab"},

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	gomacho "github.com/blacktop/go-macho"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -51,9 +50,6 @@ func TestSign(t *testing.T) {
 				signed, err := sign(program, identifier, list)
 				require.NoError(t, err)
 				assert.Equal(t, before, program, "the argument is not changed")
-				s, err := codesign.Read(signed)
-				require.NoError(t, err)
-				assert.Equal(t, codesign.Signature{Identifier: identifier, AdHoc: true, Entitlements: list}, s)
 				checkWithGoMacho(t, signed, list)
 				checkUntouched(t, program, signed)
 
@@ -187,9 +183,7 @@ func TestSignFiles(t *testing.T) {
 	require.NoError(t, command(t.Context(), []string{"sign", "-identifier=" + identifier, "-entitlements=etc/entitlements.plist", file}, nil))
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
-	s, err := codesign.Read(b)
-	require.NoError(t, err)
-	assert.Equal(t, codesign.Signature{Identifier: identifier, AdHoc: true, Entitlements: entitlements(t)}, s)
+	checkWithGoMacho(t, b, entitlements(t))
 	fi, err := os.Stat(file)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o755), fi.Mode())
