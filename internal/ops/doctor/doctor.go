@@ -248,10 +248,7 @@ const width = 118
 
 // wrap writes words behind first, and goes on below them.
 func wrap(b *strings.Builder, first, text string) {
-	for _, line := range printable.Wrap(text, width-len(first)) {
-		b.WriteString(first + line + "\n")
-		first = strings.Repeat(" ", len(first))
-	}
+	b.WriteString(printable.Hang(first, text, width) + "\n")
 }
 
 // verdict sums it up.
