@@ -90,9 +90,6 @@ func (x *exam) joinGroup(n node) []string {
 	if n.gid == 0 || n.Perm()&0o070 == 0 {
 		return []string{"its group would not help; see --socket-user and --socket-group of the daemon"}
 	}
-	if slices.Contains(x.User.Login, n.gid) {
-		return []string{"the user is in that group, but has been only since this login: log out and in again"}
-	}
 	group, user := printable.Quote(x.Group(n.gid)), printable.Quote(x.userName())
 	line := "    sudo usermod --append --groups " + group + " " + user
 	if x.GOOS == "darwin" {
@@ -104,28 +101,24 @@ func (x *exam) joinGroup(n node) []string {
 // checkState looks at where daemons keep leases and identities.
 func checkState(x *exam) {
 	for _, k := range x.telling() {
-		if file := k.Status.Daemon.StateFile; file != "" {
-			x.own(k, filepath.Dir(file), "keeps its state in")
-		} else {
-			x.report(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
-				"the daemon at %s keeps no state: after a restart guests may get other addresses", k.Path)
-		}
+		x.own(k, filepath.Dir(k.Status.Daemon.StateFile), "keeps its state in", "keeps no state: after a restart guests may get other addresses",
+			"see the warning in its log; --state-dir=DIR names a directory that only it and root can change")
 	}
 }
 
 // checkRuntime looks at the directories SOCKET.d.
 func checkRuntime(x *exam) {
 	for _, k := range x.telling() {
-		if dir := k.Status.Daemon.RuntimeDir; dir != "" {
-			x.own(k, dir, "has its further sockets in")
-		} else {
-			x.report(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
-		}
+		x.own(k, k.Status.Daemon.RuntimeDir, "has its further sockets in", "says nothing of a runtime directory")
 	}
 }
 
-// own checks that no other user can change a directory of a daemon.
-func (x *exam) own(k *socket, dir, does string) {
+// own checks that no other user can change a directory of a daemon, if it has one.
+func (x *exam) own(k *socket, dir, does, not string, fix ...string) {
+	if dir == "" || dir == "." {
+		x.report(status.Notice, fix, "the daemon at %s %s", k.Path, not)
+		return
+	}
 	at, err := x.node(dir)
 	uid, it := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
 	switch {
@@ -147,7 +140,6 @@ func (x *exam) own(k *socket, dir, does string) {
 type account struct {
 	UID, GID int
 	Groups   []int
-	Login    []int // groups as the next login would have them
 	Name     string
 	Staged   bool // no particular one: permissions are not checked
 	Behind   bool // it is the one that called sudo
@@ -170,24 +162,18 @@ func (u account) String() string {
 func caller() account {
 	u := account{UID: os.Getuid(), GID: os.Getgid()}
 	u.Groups, _ = os.Getgroups()
-	entry, err := user.LookupId(strconv.Itoa(u.UID))
-	if behind, berr := user.Lookup(os.Getenv("SUDO_USER")); berr == nil && u.UID == 0 && behind.Uid != "0" {
-		u.Behind, entry, err = true, behind, nil
+	if entry, err := user.Current(); err == nil {
+		u.Name = entry.Username
 	}
-	if err != nil {
-		return u
-	}
-	u.Name = entry.Username
-	ids, _ := entry.GroupIds()
-	for _, id := range ids {
-		if gid, err := strconv.Atoi(id); err == nil {
-			u.Login = append(u.Login, gid)
+	if behind, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && u.UID == 0 && behind.Uid != "0" {
+		u = account{Name: behind.Username, Behind: true}
+		u.UID, _ = strconv.Atoi(behind.Uid)
+		u.GID, _ = strconv.Atoi(behind.Gid)
+		ids, _ := behind.GroupIds()
+		for _, id := range ids {
+			gid, _ := strconv.Atoi(id)
+			u.Groups = append(u.Groups, gid)
 		}
-	}
-	if u.Behind {
-		u.UID, _ = strconv.Atoi(entry.Uid)
-		u.GID, _ = strconv.Atoi(entry.Gid)
-		u.Groups = u.Login
 	}
 	return u
 }

@@ -31,12 +31,10 @@ const reportFormat = 1
 // severityOK is the severity of a finding that nothing is wrong; the others are status.Notice, status.Warning and status.Error.
 const severityOK = "ok"
 
-// Limits on time for programs and daemons that are asked. An examination takes no longer than 30 s.
+// Limits on time: of an examination, and for the answers of all daemons. Programs have one of their own each.
 const (
-	lookTime    = 12 * time.Second // for what is installed and runs
-	askTime     = 3 * time.Second  // for all daemons' answers
-	checkTime   = 15 * time.Second // for all checks
-	programTime = 5 * time.Second  // for each program that they run
+	examTime = 30 * time.Second
+	askTime  = 3 * time.Second
 )
 
 // A finding is one thing that a check found.
@@ -142,10 +140,9 @@ func Examine(ctx context.Context, s System) *Report {
 }
 
 func examine(ctx context.Context, s System, checks []check) *Report {
-	x := gather(ctx, s)
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, examTime)
 	defer cancel()
-	x.ctx = ctx
+	x := gather(ctx, s)
 	r := &Report{
 		Format: reportFormat, Program: s.Program, Version: s.Version, System: x.systemName(), Root: s.Root,
 		User: s.User.String(), Worst: severityOK,

@@ -33,12 +33,10 @@ type socket struct {
 
 // gather begins an examination with the inventory and what all daemons tell.
 func gather(ctx context.Context, s System) *exam {
-	look, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	x := &exam{System: s, Inventory: find.Look(look, s.System), ctx: look, findings: []finding{}, skipped: []omission{}}
+	x := &exam{System: s, Inventory: find.Look(ctx, s.System), ctx: ctx, findings: []finding{}, skipped: []omission{}}
 	x.macOS = x.macOSVersion()
 	x.findSockets()
-	ctx, cancel = context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, k := range x.sockets {

@@ -144,7 +144,7 @@ func (f *search) describe(p *program, at string) {
 	if f.Run == nil || f.Staged() || hostfs.Check(at, hostfs.Options{}) != nil {
 		return
 	}
-	out, err := f.run(at, "--version")
+	out, err := f.Output(f.ctx, at, "--version")
 	f.problem(p.Path, err)
 	if line := Clean(firstLine(strings.TrimSpace(string(out)))); err == nil && line != "" {
 		p.Version = line

@@ -135,6 +135,20 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Output runs a program of s, which has a limited time, and returns what it says.
+func (s System) Output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	if s.Run == nil {
+		return nil, errors.New("programs are not run on a staged system")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	out, err := s.Run(ctx, name, args...)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("%s gave no answer within %v", name, askTime)
+	}
+	return out, err
+}
+
 // Limits on what is read. A Lima template with scripts is the largest of the files.
 const (
 	maxFile    = 256 << 10 // bytes
