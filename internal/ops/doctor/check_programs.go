@@ -42,27 +42,8 @@ func checkInstalls(x *exam) {
 			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate has the lines to type", "    socket_vmnet2 migrate",
 		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", printable.List(general))
 	}
-	x.unread()
-}
-
-// manyUnread is from how many paths on they are not told one by one: a user has many that others may not look at.
-const manyUnread = 3
-
-// unread tells what could not be looked at.
-func (x *exam) unread() {
-	var closed []string
 	for _, p := range x.Problems {
-		if p.Root {
-			closed = append(closed, p.Path)
-		} else {
-			x.skip(false, "%s: %s", p.Path, p.Error)
-		}
-	}
-	if more := len(closed) - manyUnread; more > 1 {
-		closed = append(closed[:manyUnread], fmt.Sprintf("%d more", more))
-	}
-	if len(closed) > 0 {
-		x.skip(true, "this user may not look at %s", printable.List(closed))
+		x.skip(p.Root, "%s: %s", p.Path, p.Error)
 	}
 }
 

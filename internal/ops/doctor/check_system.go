@@ -64,10 +64,6 @@ const maxQEMU = 3
 
 // checkQEMU asks QEMU for its version.
 func checkQEMU(x *exam) {
-	if x.Run == nil {
-		x.skip(false, "the version of QEMU: programs are not run on a staged system")
-		return
-	}
 	for _, p := range x.qemus() {
 		// What others can change is not run as root.
 		if (x.User.UID == 0 || x.User.Behind) && !x.Staged() && hostfs.Check(p, hostfs.Options{}) != nil {

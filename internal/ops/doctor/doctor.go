@@ -84,6 +84,7 @@ type check struct {
 	goos  string // the only system that it is for; empty: all
 	run   func(*exam)
 	none  string // what is ok if it found nothing
+	live  bool   // of a staged system there is nothing to look at
 }
 
 // Groups of checks, in the order of their output.
@@ -97,24 +98,24 @@ const (
 // checks are all checks, in the order of their output.
 func checks() []check {
 	return []check{
-		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found"},
-		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs"},
-		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon"},
-		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at"},
-		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima"},
-		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons, ""},
-		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to"},
-		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over"},
-		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state"},
-		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory"},
-		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes"},
-		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet"},
-		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets"},
-		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd, ""},
-		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, ""},
-		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach, ""},
-		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS, ""},
-		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU"},
+		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found", false},
+		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs", false},
+		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon", false},
+		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at", false},
+		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima", false},
+		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons, "", true},
+		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to", true},
+		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over", false},
+		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state", false},
+		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory", false},
+		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes", false},
+		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet", false},
+		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets", true},
+		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd, "", false},
+		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, "", true},
+		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach, "", false},
+		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS, "", false},
+		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU", true},
 	}
 }
 
@@ -153,6 +154,10 @@ func examine(ctx context.Context, s System, checks []check) *Report {
 		}
 		found, skipped := len(x.findings), len(x.skipped)
 		x.check = c
+		if c.live && s.Run == nil {
+			x.skip(false, "on a staged system nothing runs that could be asked")
+			continue
+		}
 		c.run(x)
 		if c.none != "" && len(x.findings) == found && len(x.skipped) == skipped {
 			x.ok("%s", c.none)
