@@ -78,12 +78,10 @@ func (x *exam) silent(k *socket) {
 			"see its log; it makes none with --runtime-dir=none, and none beside a socket whose directory is neither root's nor its own:",
 			"give it a directory with --runtime-dir=DIR; if it is still the program from before an install, start it again",
 		}, "%s has no control socket: status and upgrade do not work", it)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		x.report(status.Warning, restart, "%s does not listen at its control socket", it)
 	case errors.Is(err, context.DeadlineExceeded):
 		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", it, askTime)
 	default:
-		x.report(status.Warning, restart, "%s: %v", it, err)
+		x.report(status.Warning, restart, "%s cannot be asked: %v", it, err)
 	}
 }
 

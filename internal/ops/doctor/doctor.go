@@ -79,7 +79,7 @@ func rank(severity string) int {
 // A check is one thing that is looked at.
 type check struct {
 	ID    string
-	Group string
+	Group string // heads it in the output
 	Title string // what it answers
 	goos  string // the only system that it is for; empty: all
 	run   func(*exam)
@@ -87,35 +87,27 @@ type check struct {
 	live  bool   // of a staged system there is nothing to look at
 }
 
-// Groups of checks, in the order of their output.
-const (
-	groupPrograms = "Programs"
-	groupDaemons  = "Daemons"
-	groupNetwork  = "Network"
-	groupSystem   = "System"
-)
-
 // checks are all checks, in the order of their output.
 func checks() []check {
 	return []check{
-		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found", false},
-		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs", false},
-		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon", false},
-		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at", false},
-		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima", false},
-		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons, "", true},
-		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to", true},
-		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over", false},
-		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state", false},
-		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory", false},
-		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes", false},
-		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet", false},
-		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets", true},
-		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd, "", false},
-		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, "", true},
-		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach, "", false},
-		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS, "", false},
-		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU", true},
+		{"installs", "Programs", "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found", false},
+		{"paths", "Programs", "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs", false},
+		{"sudoers", "Programs", "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon", false},
+		{"signature", "Programs", "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at", false},
+		{"jobs", "Programs", "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima", false},
+		{"daemons", "Daemons", "What do the running daemons say of themselves?", "", checkDaemons, "", true},
+		{"permissions", "Daemons", "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to", true},
+		{"stale", "Daemons", "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over", false},
+		{"state", "Daemons", "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state", false},
+		{"runtime", "Daemons", "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory", false},
+		{"limits", "Daemons", "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes", false},
+		{"subnets", "Network", "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet", false},
+		{"overlap", "Network", "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets", true},
+		{"bootpd", "Network", "Can macOS's DHCP server answer?", "darwin", checkBootpd, "", false},
+		{"firewall", "Network", "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, "", true},
+		{"reach", "Network", "Can this program reach the guest of --reach?", "", checkReach, "", false},
+		{"macos", "System", "What can this macOS do?", "darwin", checkMacOS, "", false},
+		{"qemu", "System", "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU", true},
 	}
 }
 
