@@ -22,21 +22,21 @@ import (
 // checkPermissions tells whether the user may connect to the sockets, and what to do where not.
 func checkPermissions(x *exam) {
 	for _, k := range x.sockets {
-		if x.isOther(k) || k.Status == nil && k.Server == nil && len(x.Named) == 0 {
+		if x.isOther(k) || k.Status == nil && k.PID == 0 && len(x.Named) == 0 {
 			continue // being allowed to connect to what is left over is of no use
 		}
-		where, at, err := x.denied(k.Path)
+		where, at, err := x.denied(k.Socket)
 		switch {
 		case err != nil && find.Absent(err):
 		case err != nil:
-			x.skip(false, "%s: %s", k.Path, hostfs.Reason(err))
-		case where == "", x.Writable != nil && x.Writable(filepath.Join(x.Root, k.Path)) == nil: // access control lists may say more than modes
-			x.ok("%s may connect to %s", x.User, k.Path)
-		case where != k.Path:
+			x.skip(false, "%s: %s", k.Socket, hostfs.Reason(err))
+		case where == "", x.Writable != nil && x.Writable(filepath.Join(x.Root, k.Socket)) == nil: // access control lists may say more than modes
+			x.ok("%s may connect to %s", x.User, k.Socket)
+		case where != k.Socket:
 			x.report(status.Error, append([]string{"have the daemon make its socket in another directory, or join the group:"}, x.joinGroup(at)...),
-				"%s may not connect to %s: the directory %s (%s) lets only its owner and group in", x.User, k.Path, where, x.ownerText(at))
+				"%s may not connect to %s: the directory %s (%s) lets only its owner and group in", x.User, k.Socket, where, x.ownerText(at))
 		default:
-			x.report(status.Error, x.socketFix(k, at), "%s may not connect to %s (%s): programs that try get \"Permission denied\"", x.User, k.Path, x.ownerText(at))
+			x.report(status.Error, x.socketFix(k, at), "%s may not connect to %s (%s): programs that try get \"Permission denied\"", x.User, k.Socket, x.ownerText(at))
 		}
 	}
 }
@@ -73,7 +73,7 @@ func (x *exam) socketFix(k *socket, at node) []string {
 		own = x.Group(x.User.GID)
 	}
 	fix := []string{"its group has no access, or is root's: start the daemon for a group that the user is in, or for this user alone", "    --socket-group=" + own}
-	if k.Status != nil || k.Server != nil && k.Server.Ours {
+	if k.Status != nil || k.Ours {
 		fix = append(fix, "    --socket-user="+printable.Quote(x.userName()))
 	}
 	return fix
@@ -112,11 +112,11 @@ func checkRuntime(x *exam) {
 // own checks that no other user can change a directory of a daemon, if it has one.
 func (x *exam) own(k *socket, dir, does, not string, fix ...string) {
 	if dir == "" || dir == "." {
-		x.report(status.Notice, fix, "the daemon at %s %s", k.Path, not)
+		x.report(status.Notice, fix, "the daemon at %s %s", k.Socket, not)
 		return
 	}
 	at, err := x.node(dir)
-	uid, it := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
+	uid, it := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Socket, does, dir)
 	switch {
 	case err != nil && find.Absent(err):
 		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", it)

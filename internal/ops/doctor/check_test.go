@@ -180,7 +180,7 @@ func TestAllows(t *testing.T) {
 }
 
 func TestPermissionFix(t *testing.T) {
-	p := &socket{Socket: &find.Socket{Path: "/s"}, Status: &status.Status{}}
+	p := &socket{Daemon: &find.Daemon{Socket: "/s"}, Status: &status.Status{}}
 	group := func(gid int) string { return map[int]string{20: "staff", 77: "77", 80: "admin"}[gid] }
 	for name, tt := range map[string]struct {
 		goos string

@@ -24,11 +24,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// A socket is one that a daemon has, had or will have.
+// A socket is one that a daemon has, had or will have. Err is why the daemon does not tell of itself.
 type socket struct {
-	*find.Socket
+	*find.Daemon
 	Status *status.Status // what its daemon tells
-	AskErr error          // why it does not
 }
 
 // gather begins an examination with the inventory and what all daemons tell.
@@ -61,7 +60,7 @@ func (x *exam) ask(ctx context.Context, k *socket) {
 			k.Status, err = nil, fmt.Errorf("the answer is no status: %w", err)
 		}
 	}
-	k.AskErr = err
+	k.Err = err
 }
 
 // macOSVersion asks sw_vers(1), which prints the version and nothing else. A staged system has it in a property list.
@@ -99,9 +98,9 @@ func (x *exam) findSockets() {
 			named = append(named, path)
 		}
 	}
-	for _, k := range x.Sockets(x.System.System, named...) {
-		if x.asked(k.Path) {
-			x.sockets = append(x.sockets, &socket{Socket: k})
+	for _, k := range x.Daemons(x.System.System, named...) {
+		if x.asked(k.Socket) {
+			x.sockets = append(x.sockets, &socket{Daemon: k})
 		}
 	}
 }
@@ -114,7 +113,7 @@ func (x *exam) asked(path string) bool {
 // serving are the sockets whose daemons tell of themselves, or seem to run.
 func (x *exam) serving() (all []*socket) {
 	for _, k := range x.sockets {
-		if k.Status != nil || k.Server != nil {
+		if k.Status != nil || k.PID != 0 {
 			all = append(all, k)
 		}
 	}
