@@ -56,7 +56,7 @@ func daemon() *Status {
 		Health: []Problem{
 			{
 				Code: NoDHCPAnswer, Severity: Error, Since: now.Add(-192 * time.Second), Clients: []uint64{1},
-				Text: "the guest 52:54:00:00:00:01 has asked for an address for 3m12s and nobody answers",
+				Text: "the guest 52:54:00:00:00:01 has asked for an address for 3m12s, and nothing answers",
 				Fix:  []string{"let macOS's DHCP server through the firewall, which needs root, and start the guest's network again:", "    sudo /usr/libexec/ApplicationFirewall/socketfilterfw --unblock /usr/libexec/bootpd"},
 			},
 			{Code: StalledClient, Severity: Warning, Clients: []uint64{12, 1, 99}, Text: "they do not read"},

@@ -172,7 +172,7 @@ func checkFirewall(x *exam) {
 	case has(state, "disabled", "state = 0"):
 		x.ok("the Application Firewall is off")
 	case !has(state, "enabled", "block all", "state = "):
-		x.skip(false, "the firewall's state is not understood: %s", firstLine(out))
+		x.skip(false, "the firewall's state is not understood: %s", find.FirstLine(out))
 	case has(state, "state = 2", "block all"), has(all, "block all enabled", "is set to block all", "set to enabled"):
 		x.report(status.Error, []string{"turn that off:", "    sudo " + firewall + " --setblockall off"},
 			"the Application Firewall blocks all incoming connections, so also what guests ask bootpd for: they get no address")

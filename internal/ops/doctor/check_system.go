@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -109,7 +110,7 @@ func (x *exam) qemu(program, out string) {
 	const upgrade = "socket_vmnet2 upgrade replaces the daemon without a disconnect; restart machines behind any other restart, or update QEMU to 8.0 or later"
 	switch n := major*100 + min(minor, 99); {
 	case major <= 0:
-		x.report(status.Notice, nil, "%s does not tell its version: %q", program, firstLine(out))
+		x.report(status.Notice, nil, "%s does not tell its version: %q", program, find.FirstLine(out))
 	case n < 702:
 		x.report(status.Notice, []string{"update QEMU to 8.0 or later", upgrade},
 			"%s is QEMU %s: it has no -netdev stream, so machines need socket_vmnet_client, and no reconnect", program, version)

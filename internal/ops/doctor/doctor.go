@@ -262,11 +262,3 @@ func (r *Report) verdict() string {
 	}
 	return "Found " + printable.List(parts) + "."
 }
-
-// maxLine is the longest line of a program's answer that is shown, in bytes.
-const maxLine = 200
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line[:min(len(line), maxLine)]
-}

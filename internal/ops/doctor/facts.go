@@ -69,7 +69,7 @@ func (x *exam) macOSVersion() string {
 		return ""
 	}
 	if out, err := x.program("/usr/bin/sw_vers", "-productVersion"); err == nil {
-		return firstLine(find.Clean(strings.TrimSpace(out)))
+		return find.FirstLine(find.Clean(strings.TrimSpace(out)))
 	}
 	var v struct{ ProductVersion string }
 	_ = x.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v)

@@ -183,7 +183,7 @@ func decode[T any](f *search, path string, unmarshal func([]byte, any) error) (o
 		return out, false
 	}
 	if err := parse(func() error { return unmarshal(b, &out) }); err != nil {
-		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", formats[filepath.Ext(path)], firstLine(err.Error())))
+		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", formats[filepath.Ext(path)], FirstLine(err.Error())))
 		return out, false
 	}
 	return out, true
@@ -214,7 +214,8 @@ func parse(run func() error) (err error) {
 	return run()
 }
 
-func firstLine(text string) string {
+// FirstLine is that of a program's or a parser's text.
+func FirstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
 }
