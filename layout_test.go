@@ -30,7 +30,7 @@ var imports = map[string][]string{
 	// Contracts, and leaves that know nothing of the rest.
 	"internal/frame":     {},
 	"internal/network":   {"internal/frame"},
-	"internal/status":    {},
+	"internal/status":    {"internal/printable"},
 	"internal/state":     {"internal/hostfs"},
 	"internal/hostfs":    {"internal/printable"},
 	"internal/printable": {},
@@ -87,17 +87,15 @@ var imports = map[string][]string{
 	"internal/daemon/lowfd":    {},
 	"internal/daemon/rundir":   {"internal/compat", "internal/daemon/handover", "internal/hostfs"},
 	// Ops looks at a daemon from outside.
-	"internal/ops/codesign": {},
 	"internal/ops/doctor": {
-		"internal/daemon/control", "internal/hostfs", "internal/ops/codesign", "internal/ops/find", "internal/ops/freenet", "internal/printable",
+		"internal/daemon/control", "internal/hostfs", "internal/ops/find", "internal/ops/freenet", "internal/printable",
 		"internal/status",
 	},
 	"internal/ops/find":     {"internal/compat", "internal/daemon/inherit", "internal/hostfs", "internal/printable"},
 	"internal/ops/freenet":  {},
 	"internal/ops/health":   {"internal/ops/freenet", "internal/perclient/watch", "internal/printable", "internal/status"},
 	"internal/ops/metrics":  {"internal/printable", "internal/status"},
-	"internal/ops/render":   {"internal/printable", "internal/status"},
-	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/ops/codesign", "internal/testing/fakeguest"},
+	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/testing/fakeguest"},
 	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/ops/find", "internal/printable"},
 	// Testing.
 	"internal/testing/fakeguest": {"internal/frame", "internal/network"},
@@ -105,12 +103,12 @@ var imports = map[string][]string{
 	// Commands.
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway",
-		"internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/render", "internal/ops/selftest",
+		"internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/selftest",
 		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/daemon/lowfd"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/hostfs", "internal/perclient/passfd/proto"},
-	"tools/release":           {"internal/ops/codesign"},
+	"tools/release":           {},
 	// Tests.
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
 	"test/bench":        {"test/bench/rig", "test/lab"},
@@ -139,7 +137,7 @@ func TestWings(t *testing.T) {
 		"internal/network": "internal/(perclient|daemon|compat|ops)", "internal/gateway": "internal/(perclient|daemon|compat|ops)",
 		"internal/perclient": "internal/(network/|gateway|daemon|compat|ops)", "internal/compat": "internal/(network/|gateway|perclient|ops)",
 		"internal/ops":    "internal/(network/|gateway|perclient$|perclient/[^w]|daemon$|daemon/[^ci])",
-		"internal/daemon": "internal/ops/(doctor|find|render|selftest|setup)",
+		"internal/daemon": "internal/ops/(doctor|find|selftest|setup)",
 	}
 	for from, to := range imports {
 		wing := strings.Join(strings.SplitN(from, "/", 3)[:2], "/")

@@ -18,7 +18,6 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -35,7 +34,7 @@ func clientsCommand(env compat.IO) *cli.Command {
 
 Exit code: 0 the daemon answers, 1 it does not`,
 		Action: coded(func(c *cli.Context, env compat.IO) (int, error) {
-			code, err := (&viewer{env: env, what: "/v1/clients", text: render.Clients}).run(c, env)
+			code, err := (&viewer{env: env, what: "/v1/clients", text: (*status.Status).Table}).run(c, env)
 			if code == exitUnwell { // health was not asked for
 				code = 0
 			}
@@ -140,7 +139,7 @@ func choose(clients []status.Client, text string) (status.Client, error) {
 	}
 	switch len(found) {
 	case 0:
-		return status.Client{}, fmt.Errorf("no client %s is connected; socket_vmnet2 clients lists those that are", render.Clean(text))
+		return status.Client{}, fmt.Errorf("no client %s is connected; socket_vmnet2 clients lists those that are", status.Clean(text))
 	case 1:
 		return found[0], nil
 	}
@@ -148,13 +147,13 @@ func choose(clients []status.Client, text string) (status.Client, error) {
 	for _, c := range found {
 		names = append(names, tellClient(c))
 	}
-	return status.Client{}, fmt.Errorf("%s could be one of %d clients, name it by its number: %s", render.Clean(text), len(found), strings.Join(names, "; "))
+	return status.Client{}, fmt.Errorf("%s could be one of %d clients, name it by its number: %s", status.Clean(text), len(found), strings.Join(names, "; "))
 }
 
 // tellClient tells one client from others.
 func tellClient(c status.Client) string {
 	words := []string{"client " + strconv.FormatUint(c.ID, 10)}
-	for _, w := range []string{render.NameOf(c), c.MAC} {
+	for _, w := range []string{c.Called(), c.MAC} {
 		if w != "" {
 			words = append(words, w)
 		}
@@ -162,5 +161,5 @@ func tellClient(c status.Client) string {
 	if c.IP.IsValid() {
 		words = append(words, c.IP.String())
 	}
-	return render.Clean(strings.Join(words, ", "))
+	return status.Clean(strings.Join(words, ", "))
 }

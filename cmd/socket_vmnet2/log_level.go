@@ -14,8 +14,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 func logLevelCommand(env compat.IO) *cli.Command {
@@ -67,6 +67,6 @@ func logLevelAction(c *cli.Context, env compat.IO) error {
 	if err := json.Unmarshal(answer, &l); err != nil || l.Level == "" {
 		return fmt.Errorf("%s: the daemon answers something else: %s", nameOf(d), printable.Lines(string(answer)))
 	}
-	_, err = io.WriteString(env.Stdout, render.Clean(l.Level)+"\n")
+	_, err = io.WriteString(env.Stdout, status.Clean(l.Level)+"\n")
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // A screen is what standard output leads to.
@@ -32,9 +32,9 @@ func screenOf(env compat.IO) screen {
 }
 
 // options are those for text on it. The size is asked for each time: the window may have been changed.
-func (s screen) options(wide bool) render.Options {
+func (s screen) options(wide bool) status.View {
 	width, _ := s.size()
-	return render.Options{Piped: s.fd < 0, Width: width, Wide: wide, Color: s.color}
+	return status.View{Piped: s.fd < 0, Width: width, Wide: wide, Color: s.color}
 }
 
 // size is its width and height; 0 where they are not known.

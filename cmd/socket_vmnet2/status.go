@@ -23,12 +23,11 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 func statusCommand(env compat.IO) *cli.Command {
-	v := &viewer{env: env, every: time.Second, what: "/v1/status", text: render.Status}
+	v := &viewer{env: env, every: time.Second, what: "/v1/status", text: (*status.Status).Text}
 	return &cli.Command{
 		Name: "status",
 		Usage: `Tells what the daemon at SOCKET does: its network, its clients, and what is wrong with what to do about it. Without SOCKET it
@@ -73,7 +72,7 @@ func (v *viewer) statusAction(c *cli.Context, env compat.IO) (int, error) {
 	case c.Bool("hosts") && (c.Bool("json") || c.Bool("watch")):
 		return 1, errUsage{errors.New("--hosts goes with neither --json nor --watch")}
 	case c.Bool("hosts"):
-		v.text = func(s *status.Status, _ render.Options) string { return render.Hosts(s) }
+		v.text = func(s *status.Status, _ status.View) string { return s.Hosts() }
 	}
 	return v.run(c, env)
 }
@@ -83,7 +82,7 @@ type viewer struct {
 	env    compat.IO
 	screen screen
 	what   string // that is asked for, for --json; the text is made of the whole status
-	text   func(*status.Status, render.Options) string
+	text   func(*status.Status, status.View) string
 	json   bool
 	wide   bool
 	every  time.Duration

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/render"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // watch shows the daemons until ctx is done, which is how it ends in order.
@@ -99,7 +99,7 @@ func (v *viewer) show(list []glance) error {
 	var notices strings.Builder
 	for i, l := range list {
 		if l.notice != "" {
-			fmt.Fprintln(&notices, render.Clean(l.notice))
+			fmt.Fprintln(&notices, status.Clean(l.notice))
 			if !v.screen.moves {
 				list[i].notice = ""
 			}

@@ -121,11 +121,11 @@ func (w *walk) trust(path string, info fs.FileInfo) error {
 		return fmt.Errorf("%s: its owner cannot be told", path)
 	}
 	if st.Uid != 0 && int(st.Uid) != w.euid {
-		return &Untrusted{path, fmt.Sprintf("%s belongs to user %d, who could change it: it has to belong to %s", path, st.Uid, w.who())}
+		return &Untrusted{path, fmt.Sprintf("%s belongs to user %d, who could change it: it has to belong to %s", path, st.Uid, w.owners())}
 	}
 	link, dir := info.Mode()&fs.ModeSymlink != 0, info.IsDir()
 	if w.sticky && !dir {
-		return &Untrusted{path, fmt.Sprintf("%s lies in a directory that everybody may write in: move it to one that only %s can", path, w.who())}
+		return &Untrusted{path, fmt.Sprintf("%s lies in a directory that everybody may write in: move it to one that only %s can", path, w.owners())}
 	}
 	w.sticky = !link && info.Mode().Perm()&othersWrite(w.euid) != 0 // a link's mode means nothing
 	if w.sticky && (!dir || info.Mode()&fs.ModeSticky == 0) {
@@ -146,8 +146,8 @@ func othersWrite(euid int) fs.FileMode {
 	return 0o002
 }
 
-// who may own the path.
-func (w *walk) who() string {
+// owners are the users that may own the path.
+func (w *walk) owners() string {
 	if w.euid == 0 {
 		return "root"
 	}

@@ -66,7 +66,7 @@ func TestGiveSwapped(t *testing.T) {
 	}
 }
 
-// TestLockRefuses: a lock that is taken, and a file that is not at its place any more when its lock is had.
+// TestLockRefuses: a lock that is taken, and a file that is not at its place any more when its lock is taken.
 func TestLockRefuses(t *testing.T) {
 	at := Place{Name: filepath.Join(t.TempDir(), "lock")}
 	anything := func(Node) error { return nil }

@@ -106,3 +106,9 @@ func Wrap(text string, length int) (lines []string) {
 	}
 	return append(lines, line)
 }
+
+// Hang is text behind first, broken into lines of at most so many characters, the others of which stand below it.
+func Hang(first, text string, length int) string {
+	n := utf8.RuneCountInString(first)
+	return first + strings.Join(Wrap(text, length-n), "\n"+strings.Repeat(" ", n))
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package status is the form in which a running daemon describes itself: what GET /v1/status answers with, and what status,
-// metrics and doctor read. It holds types only, so that what asks needs nothing of the daemon.
+// metrics and doctor read; and text of it for people. What asks needs nothing of the daemon.
 //
 // Directions are the clients': "to net" is what a client sent, "to client" what was for it. Counters start with the daemon, or
 // with the client, and survive an upgrade in place unless it says otherwise. Times are UTC. Lists are never null.

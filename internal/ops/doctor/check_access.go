@@ -21,26 +21,22 @@ import (
 
 // checkPermissions tells whether the user may connect to the sockets, and what to do where not.
 func checkPermissions(x *exam) {
-	if x.User.Staged {
-		x.skip(false, "whether a user may connect: on a staged system there is none")
-		return
-	}
 	for _, k := range x.sockets {
-		if x.isOther(k) || k.Status == nil && k.Server == nil && len(x.Named) == 0 {
+		if x.isOther(k) || k.Status == nil && k.PID == 0 && len(x.Named) == 0 {
 			continue // being allowed to connect to what is left over is of no use
 		}
-		where, at, err := x.denied(k.Path)
+		where, at, err := x.denied(k.Socket)
 		switch {
 		case err != nil && find.Absent(err):
 		case err != nil:
-			x.skip(false, "%s: %s", k.Path, hostfs.Reason(err))
-		case where == "", x.Writable != nil && x.Writable(filepath.Join(x.Root, k.Path)) == nil: // access control lists may say more than modes
-			x.ok("%s may connect to %s", x.User, k.Path)
-		case where != k.Path:
+			x.skip(false, "%s: %s", k.Socket, hostfs.Reason(err))
+		case where == "", x.Writable != nil && x.Writable(filepath.Join(x.Root, k.Socket)) == nil: // access control lists may say more than modes
+			x.ok("%s may connect to %s", x.User, k.Socket)
+		case where != k.Socket:
 			x.report(status.Error, append([]string{"have the daemon make its socket in another directory, or join the group:"}, x.joinGroup(at)...),
-				"%s may not connect to %s: the directory %s (%s) lets only its owner and group in", x.User, k.Path, where, x.ownerText(at))
+				"%s may not connect to %s: the directory %s (%s) lets only its owner and group in", x.User, k.Socket, where, x.ownerText(at))
 		default:
-			x.report(status.Error, x.socketFix(k, at), "%s may not connect to %s (%s): programs that try get \"Permission denied\"", x.User, k.Path, x.ownerText(at))
+			x.report(status.Error, x.socketFix(k, at), "%s may not connect to %s (%s): programs that try get \"Permission denied\"", x.User, k.Socket, x.ownerText(at))
 		}
 	}
 }
@@ -77,7 +73,7 @@ func (x *exam) socketFix(k *socket, at node) []string {
 		own = x.Group(x.User.GID)
 	}
 	fix := []string{"its group has no access, or is root's: start the daemon for a group that the user is in, or for this user alone", "    --socket-group=" + own}
-	if k.Status != nil || k.Server != nil && k.Server.Ours {
+	if k.Status != nil || k.Ours {
 		fix = append(fix, "    --socket-user="+printable.Quote(x.userName()))
 	}
 	return fix
@@ -90,9 +86,6 @@ func (x *exam) joinGroup(n node) []string {
 	if n.gid == 0 || n.Perm()&0o070 == 0 {
 		return []string{"its group would not help; see --socket-user and --socket-group of the daemon"}
 	}
-	if slices.Contains(x.User.Login, n.gid) {
-		return []string{"the user is in that group, but has been only since this login: log out and in again"}
-	}
 	group, user := printable.Quote(x.Group(n.gid)), printable.Quote(x.userName())
 	line := "    sudo usermod --append --groups " + group + " " + user
 	if x.GOOS == "darwin" {
@@ -104,30 +97,26 @@ func (x *exam) joinGroup(n node) []string {
 // checkState looks at where daemons keep leases and identities.
 func checkState(x *exam) {
 	for _, k := range x.telling() {
-		if file := k.Status.Daemon.StateFile; file != "" {
-			x.own(k, filepath.Dir(file), "keeps its state in")
-		} else {
-			x.report(status.Notice, []string{"see the warning in its log; --state-dir=DIR names a directory that only it and root can change"},
-				"the daemon at %s keeps no state: after a restart guests may get other addresses", k.Path)
-		}
+		x.own(k, filepath.Dir(k.Status.Daemon.StateFile), "keeps its state in", "keeps no state: after a restart guests may get other addresses",
+			"see the warning in its log; --state-dir=DIR names a directory that only it and root can change")
 	}
 }
 
 // checkRuntime looks at the directories SOCKET.d.
 func checkRuntime(x *exam) {
 	for _, k := range x.telling() {
-		if dir := k.Status.Daemon.RuntimeDir; dir != "" {
-			x.own(k, dir, "has its further sockets in")
-		} else {
-			x.report(status.Notice, nil, "the daemon at %s says nothing of a runtime directory", k.Path)
-		}
+		x.own(k, k.Status.Daemon.RuntimeDir, "has its further sockets in", "says nothing of a runtime directory")
 	}
 }
 
-// own checks that no other user can change a directory of a daemon.
-func (x *exam) own(k *socket, dir, does string) {
+// own checks that no other user can change a directory of a daemon, if it has one.
+func (x *exam) own(k *socket, dir, does, not string, fix ...string) {
+	if dir == "" || dir == "." {
+		x.report(status.Notice, fix, "the daemon at %s %s", k.Socket, not)
+		return
+	}
 	at, err := x.node(dir)
-	uid, it := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Path, does, dir)
+	uid, it := k.Status.Daemon.UID, fmt.Sprintf("the daemon at %s %s %s", k.Socket, does, dir)
 	switch {
 	case err != nil && find.Absent(err):
 		x.report(status.Notice, []string{"start the daemon again: it makes it"}, "%s, and that is not there (any more)", it)
@@ -147,7 +136,6 @@ func (x *exam) own(k *socket, dir, does string) {
 type account struct {
 	UID, GID int
 	Groups   []int
-	Login    []int // groups as the next login would have them
 	Name     string
 	Staged   bool // no particular one: permissions are not checked
 	Behind   bool // it is the one that called sudo
@@ -170,24 +158,18 @@ func (u account) String() string {
 func caller() account {
 	u := account{UID: os.Getuid(), GID: os.Getgid()}
 	u.Groups, _ = os.Getgroups()
-	entry, err := user.LookupId(strconv.Itoa(u.UID))
-	if behind, berr := user.Lookup(os.Getenv("SUDO_USER")); berr == nil && u.UID == 0 && behind.Uid != "0" {
-		u.Behind, entry, err = true, behind, nil
+	if entry, err := user.Current(); err == nil {
+		u.Name = entry.Username
 	}
-	if err != nil {
-		return u
-	}
-	u.Name = entry.Username
-	ids, _ := entry.GroupIds()
-	for _, id := range ids {
-		if gid, err := strconv.Atoi(id); err == nil {
-			u.Login = append(u.Login, gid)
+	if behind, err := user.Lookup(os.Getenv("SUDO_USER")); err == nil && u.UID == 0 && behind.Uid != "0" {
+		u = account{Name: behind.Username, Behind: true}
+		u.UID, _ = strconv.Atoi(behind.Uid)
+		u.GID, _ = strconv.Atoi(behind.Gid)
+		ids, _ := behind.GroupIds()
+		for _, id := range ids {
+			gid, _ := strconv.Atoi(id)
+			u.Groups = append(u.Groups, gid)
 		}
-	}
-	if u.Behind {
-		u.UID, _ = strconv.Atoi(entry.Uid)
-		u.GID, _ = strconv.Atoi(entry.Gid)
-		u.Groups = u.Login
 	}
 	return u
 }

@@ -22,10 +22,6 @@ import (
 
 // checkDaemons tells what runs, and what that says of its health.
 func checkDaemons(x *exam) {
-	if x.System.Processes == nil {
-		x.skip(false, "running daemons: on a staged system none runs")
-		return
-	}
 	serving := x.serving()
 	for _, k := range serving {
 		if k.Status == nil {
@@ -53,7 +49,7 @@ func (x *exam) daemon(k *socket) {
 	if n.Subnet.IsValid() {
 		subnet = n.Subnet.String()
 	}
-	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Path, d.Version, d.PID, n.Backend, n.Mode, subnet, printable.Count(len(k.Status.Clients), "client"))
+	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Socket, d.Version, d.PID, n.Backend, n.Mode, subnet, printable.Count(len(k.Status.Clients), "client"))
 	for _, h := range k.Status.Health {
 		if h.Code == status.SubnetOverlap && x.Table != nil || h.Code == status.StateNotKept {
 			continue // there are checks of our own
@@ -62,16 +58,16 @@ func (x *exam) daemon(k *socket) {
 		if rank(severity) < 0 {
 			severity = status.Notice
 		}
-		x.report(severity, h.Fix, "the daemon at %s says: %s", k.Path, h.Text)
+		x.report(severity, h.Fix, "the daemon at %s says: %s", k.Socket, h.Text)
 	}
 }
 
 // silent tells of a daemon that does not describe itself.
 func (x *exam) silent(k *socket) {
-	it := fmt.Sprintf("the daemon at %s (process %d)", k.Path, k.Server.PID)
+	it := fmt.Sprintf("the daemon at %s (process %d)", k.Socket, k.PID)
 	restart := []string{"start it again as the program that is installed; clients that do not reconnect lose their network:", "    sudo socket_vmnet2 service restart"}
-	switch err := k.AskErr; {
-	case !k.Server.Ours:
+	switch err := k.Err; {
+	case !k.Ours:
 		x.ok("%s is socket_vmnet: it can tell nothing of itself", it)
 	case err == nil:
 		x.skip(false, "%s was not asked", it)
@@ -82,12 +78,10 @@ func (x *exam) silent(k *socket) {
 			"see its log; it makes none with --runtime-dir=none, and none beside a socket whose directory is neither root's nor its own:",
 			"give it a directory with --runtime-dir=DIR; if it is still the program from before an install, start it again",
 		}, "%s has no control socket: status and upgrade do not work", it)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		x.report(status.Warning, restart, "%s does not listen at its control socket", it)
 	case errors.Is(err, context.DeadlineExceeded):
 		x.report(status.Error, append([]string{"see its log."}, restart...), "%s gave no answer within %v", it, askTime)
 	default:
-		x.report(status.Warning, restart, "%s: %v", it, err)
+		x.report(status.Warning, restart, "%s cannot be asked: %v", it, err)
 	}
 }
 
@@ -101,20 +95,20 @@ func checkStale(x *exam) {
 
 // isOther tells whether something that is no socket is where one should be.
 func (x *exam) isOther(k *socket) bool {
-	at, err := x.node(k.Path)
+	at, err := x.node(k.Socket)
 	return err == nil && at.Type() != fs.ModeSocket
 }
 
 // staleSocket connects where nothing else tells that something listens.
 func (x *exam) staleSocket(k *socket) {
-	at, err := x.node(k.Path)
+	at, err := x.node(k.Socket)
 	if err != nil || k.Status != nil {
 		return
 	}
 	if x.isOther(k) {
 		if len(k.By) > 0 && !at.IsDir() {
-			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + printable.Quote(k.Path)},
-				"%s, where %s wants a socket, is no socket (%s)", k.Path, printable.List(k.By), at.Type())
+			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + printable.Quote(k.Socket)},
+				"%s, where %s wants a socket, is no socket (%s)", k.Socket, printable.List(k.By), at.Type())
 		}
 		return
 	}
@@ -123,19 +117,19 @@ func (x *exam) staleSocket(k *socket) {
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, time.Second)
 	defer cancel()
-	c, err := x.Dial(ctx, "unix", filepath.Join(x.Root, k.Path))
+	c, err := x.Dial(ctx, "unix", filepath.Join(x.Root, k.Socket))
 	switch {
 	case err == nil:
 		_ = c.Close()
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.report(status.Warning, []string{"remove it, or start the daemon, which takes its place:", "    sudo rm " + printable.Quote(k.Path)},
-			"%s is a socket that nothing listens at; programs that only look whether it is there take it for a daemon, as minikube does", k.Path)
+		x.report(status.Warning, []string{"remove it, or start the daemon, which takes its place:", "    sudo rm " + printable.Quote(k.Socket)},
+			"%s is a socket that nothing listens at; programs that only look whether it is there take it for a daemon, as minikube does", k.Socket)
 	case errors.Is(err, fs.ErrPermission):
-		x.skip(true, "whether something listens at %s", k.Path)
+		x.skip(true, "whether something listens at %s", k.Socket)
 	case errors.Is(err, syscall.EAGAIN), isTimeout(err):
-		x.report(status.Error, []string{"see its log, and start it again"}, "the daemon at %s takes no connections: its queue is full", k.Path)
+		x.report(status.Error, []string{"see its log, and start it again"}, "the daemon at %s takes no connections: its queue is full", k.Socket)
 	case !find.Absent(err):
-		x.report(status.Warning, nil, "%s: %v", k.Path, err)
+		x.report(status.Warning, nil, "%s: %v", k.Socket, err)
 	}
 }
 
@@ -143,7 +137,7 @@ func (x *exam) staleSocket(k *socket) {
 // Linux lists the sockets in /proc/net/unix, the path last; jobs of launchd may hold theirs while nothing runs.
 func (x *exam) listening(k *socket) bool {
 	if slices.ContainsFunc(x.Jobs, func(j find.Job) bool {
-		return find.SamePath(j.Socket, k.Path) && j.State != find.NotLoaded && j.State != ""
+		return find.SamePath(j.Socket, k.Socket) && j.State != find.NotLoaded && j.State != ""
 	}) {
 		return true
 	}
@@ -151,7 +145,7 @@ func (x *exam) listening(k *socket) bool {
 		return false
 	}
 	b, _ := x.readFile("/proc/net/unix")
-	return strings.Contains(string(b), " "+k.Path+"\n")
+	return strings.Contains(string(b), " "+k.Socket+"\n")
 }
 
 func isTimeout(err error) bool {
@@ -169,7 +163,7 @@ func (x *exam) pidfiles() {
 		if k.Status != nil {
 			all = append(all, k.Status.Daemon.Pidfile)
 		}
-		all = append(all, k.Path+".pid") // the usual name
+		all = append(all, k.Socket+".pid") // the usual name
 	}
 	slices.Sort(all)
 	for _, file := range slices.Compact(all) {

@@ -3,9 +3,7 @@
 package doctor
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"net"
@@ -174,7 +172,7 @@ func checkFirewall(x *exam) {
 	case has(state, "disabled", "state = 0"):
 		x.ok("the Application Firewall is off")
 	case !has(state, "enabled", "block all", "state = "):
-		x.skip(false, "the firewall's state is not understood: %s", firstLine(out))
+		x.skip(false, "the firewall's state is not understood: %s", find.FirstLine(out))
 	case has(state, "state = 2", "block all"), has(all, "block all enabled", "is set to block all", "set to enabled"):
 		x.report(status.Error, []string{"turn that off:", "    sudo " + firewall + " --setblockall off"},
 			"the Application Firewall blocks all incoming connections, so also what guests ask bootpd for: they get no address")
@@ -217,14 +215,6 @@ func (x *exam) firewallApps() {
 
 // program runs one and returns what it says.
 func (x *exam) program(name string, args ...string) (string, error) {
-	if x.Run == nil {
-		return "", errors.New("programs are not run on a staged system")
-	}
-	ctx, cancel := context.WithTimeout(x.ctx, programTime)
-	defer cancel()
-	out, err := x.Run(ctx, name, args...)
-	if err != nil && ctx.Err() != nil {
-		return "", fmt.Errorf("%s gave no answer within %v", name, programTime)
-	}
+	out, err := x.Output(x.ctx, name, args...)
 	return string(out), err
 }

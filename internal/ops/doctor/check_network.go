@@ -39,7 +39,7 @@ func (x *exam) findSubnets() {
 	}
 	for _, k := range x.telling() {
 		nw := k.Status.Network
-		add(subnet{nw.Subnet, nw.Gateway, "the daemon at " + k.Path, k.Path, true, nw.Backend == "vmnet", netip.Prefix{}})
+		add(subnet{nw.Subnet, nw.Gateway, "the daemon at " + k.Socket, k.Socket, true, nw.Backend == "vmnet", netip.Prefix{}})
 	}
 	for i, s := range x.Setups() {
 		name, runs := s.By, i < len(x.Servers)
@@ -94,10 +94,7 @@ func (x *exam) anotherNet(n *subnet) []string {
 
 // checkOverlap compares the subnets with what this host uses.
 func checkOverlap(x *exam) {
-	switch {
-	case x.Table == nil:
-		x.skip(false, "interfaces and routes: on a staged system there are none")
-	case x.tableErr != nil:
+	if x.tableErr != nil {
 		x.skip(false, "%v", x.tableErr)
 	}
 	if x.table == nil {
@@ -160,7 +157,7 @@ func checkReach(x *exam) {
 		x.report(status.Warning, []string{"compare it with the guests' addresses, as the daemons know them:", "    socket_vmnet2 status"},
 			"no daemon that can be asked has a guest with the address %s, and it does not answer: %v", x.Reach, err)
 	default:
-		x.unreached(fmt.Sprintf("the guest %s is there (client %d of the daemon at %s)", x.Reach, id, k.Path), k, id, err)
+		x.unreached(fmt.Sprintf("the guest %s is there (client %d of the daemon at %s)", x.Reach, id, k.Socket), k, id, err)
 	}
 }
 
@@ -174,7 +171,7 @@ func (x *exam) unreached(guest string, k *socket, id uint64, err error) {
 			"then try again, from that app:", "    socket_vmnet2 doctor --reach=" + x.Reach.String(),
 		}, "%s, but macOS says \"No route to host\" to this program: that is how Local Network privacy (macOS 15 and later) keeps a program from the network", guest)
 	case isTimeout(err):
-		x.report(status.Warning, []string{"look at what arrives there:", fmt.Sprintf("    sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", id, printable.Quote(k.Path))},
+		x.report(status.Warning, []string{"look at what arrives there:", fmt.Sprintf("    sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", id, printable.Quote(k.Socket))},
 			"%s, but does not answer within %v: its own firewall drops what it gets, or it hangs", guest, reachTime)
 	default:
 		x.report(status.Warning, []string{"see whether another interface or a VPN has taken the subnet: the check \"overlap\" above"}, "%s, but cannot be reached: %v", guest, err)
@@ -203,7 +200,7 @@ func (x *exam) embedded(k *socket) {
 			}
 		}
 	}
-	text := fmt.Sprintf("%s is on the embedded network of the daemon at %s, which has no interface on this host: it is reached by forwarded ports only", x.Reach, k.Path)
+	text := fmt.Sprintf("%s is on the embedded network of the daemon at %s, which has no interface on this host: it is reached by forwarded ports only", x.Reach, k.Socket)
 	if len(ways) > 0 {
 		x.ok("%s, here %s", text, printable.List(ways))
 		return

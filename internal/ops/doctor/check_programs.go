@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
@@ -42,27 +42,8 @@ func checkInstalls(x *exam) {
 			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate has the lines to type", "    socket_vmnet2 migrate",
 		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", printable.List(general))
 	}
-	x.unread()
-}
-
-// manyUnread is from how many paths on they are not told one by one: a user has many that others may not look at.
-const manyUnread = 3
-
-// unread tells what could not be looked at.
-func (x *exam) unread() {
-	var closed []string
 	for _, p := range x.Problems {
-		if p.Root {
-			closed = append(closed, p.Path)
-		} else {
-			x.skip(false, "%s: %s", p.Path, p.Error)
-		}
-	}
-	if more := len(closed) - manyUnread; more > 1 {
-		closed = append(closed[:manyUnread], fmt.Sprintf("%d more", more))
-	}
-	if len(closed) > 0 {
-		x.skip(true, "this user may not look at %s", printable.List(closed))
+		x.skip(p.Root, "%s: %s", p.Path, p.Error)
 	}
 }
 
@@ -159,10 +140,13 @@ func checkSudoers(x *exam) {
 	}
 }
 
-// maxProgram is the largest program whose signature is looked at, in bytes.
-const maxProgram = 64 << 20
+// codesign(1) is a part of macOS.
+const codesign = "/usr/bin/codesign"
 
-// checkSignatures reads the signatures of the programs that are ours.
+// entitled is in a list of entitlements, as XML, with what macOS 26 asks for where the user that starts vmnet is not root.
+var entitled = regexp.MustCompile(`<key>com\.apple\.security\.virtualization</key>\s*<true\s*/>`)
+
+// checkSignatures asks codesign for the signatures of the programs that are ours.
 func checkSignatures(x *exam) {
 	for _, p := range x.ours() {
 		x.signature(p)
@@ -183,29 +167,32 @@ func (x *exam) ours() (programs []string) {
 }
 
 func (x *exam) signature(program string) {
-	b, err := x.ReadFile(program, maxProgram)
-	if err != nil {
-		x.skip(errors.Is(err, fs.ErrPermission), "%s: %s", program, hostfs.Reason(err))
-		return
+	_, err := x.program(codesign, "--verify", program)
+	list, listErr := x.program(codesign, "--display", "--entitlements", "-", "--xml", program)
+	if err == nil {
+		err = listErr
 	}
+	text := fmt.Sprint(err)
 	fix := []string{
 		"install it again as it was released: another tool signed or changed it",
 		"    sudo socket_vmnet2 install",
 		"or sign it by hand, as a build does, with etc/entitlements.plist:",
 		"    sudo codesign --force --sign - --entitlements etc/entitlements.plist " + printable.Quote(program),
 	}
-	sig, err := codesign.Read(b)
+	const without = "%s is signed without the entitlement com.apple.security.virtualization: "
 	switch {
+	case strings.Contains(text, "not signed"):
+		x.report(status.Warning, fix, "%s is not signed; Macs with Apple's processors run no program without a signature", program)
+	case strings.Contains(text, "modified"), strings.Contains(text, "invalid"), strings.Contains(text, "failed strict validation"):
+		x.report(status.Error, fix, "%s was changed after it was signed (%s): macOS kills it at its start", program, text)
 	case err != nil:
-		x.report(status.Warning, fix, "%s has no signature that can be read: %v; Macs with Apple's processors run no program without one", program, err)
-	case sig.Damaged != "":
-		x.report(status.Error, fix, "%s was changed after it was signed (%s): macOS kills it at its start", program, sig.Damaged)
-	case sig.Entitled():
-		x.ok("%s is signed as %s, with the entitlement %s", program, sig.Identifier, codesign.Entitlement)
+		x.skip(false, "the signature of %s: %v", program, err)
+	case entitled.MatchString(list):
+		x.ok("%s is signed, with the entitlement com.apple.security.virtualization", program)
 	case x.macMajor() >= 26:
-		x.report(status.Warning, fix, "%s is signed without the entitlement %s: so it works as root only", program, codesign.Entitlement)
+		x.report(status.Warning, fix, without+"so it works as root only", program)
 	default:
-		x.report(status.Notice, fix, "%s is signed without the entitlement %s: it needs that from macOS 26 on to run without root", program, codesign.Entitlement)
+		x.report(status.Notice, fix, without+"it needs that from macOS 26 on to run without root", program)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -45,13 +46,13 @@ func checkMacOS(x *exam) {
 		uid := -1
 		switch {
 		case k.Status == nil:
-			uid = k.Server.UID
+			uid = k.UID
 		case k.Status.Network.Backend == "vmnet":
 			uid = k.Status.Daemon.UID
 		}
 		if major < 26 && uid > 0 {
 			x.report(status.Error, []string{"start it as root:", "    sudo socket_vmnet2 service install"},
-				"the daemon at %s runs as user %d, but macOS %s lets only root start vmnet", k.Path, uid, x.macOS)
+				"the daemon at %s runs as user %d, but macOS %s lets only root start vmnet", k.Socket, uid, x.macOS)
 		}
 	}
 }
@@ -64,10 +65,6 @@ const maxQEMU = 3
 
 // checkQEMU asks QEMU for its version.
 func checkQEMU(x *exam) {
-	if x.Run == nil {
-		x.skip(false, "the version of QEMU: programs are not run on a staged system")
-		return
-	}
 	for _, p := range x.qemus() {
 		// What others can change is not run as root.
 		if (x.User.UID == 0 || x.User.Behind) && !x.Staged() && hostfs.Check(p, hostfs.Options{}) != nil {
@@ -113,7 +110,7 @@ func (x *exam) qemu(program, out string) {
 	const upgrade = "socket_vmnet2 upgrade replaces the daemon without a disconnect; restart machines behind any other restart, or update QEMU to 8.0 or later"
 	switch n := major*100 + min(minor, 99); {
 	case major <= 0:
-		x.report(status.Notice, nil, "%s does not tell its version: %q", program, firstLine(out))
+		x.report(status.Notice, nil, "%s does not tell its version: %q", program, find.FirstLine(out))
 	case n < 702:
 		x.report(status.Notice, []string{"update QEMU to 8.0 or later", upgrade},
 			"%s is QEMU %s: it has no -netdev stream, so machines need socket_vmnet_client, and no reconnect", program, version)
@@ -164,11 +161,11 @@ func (x *exam) openFiles(k *socket) {
 		soft, err := strconv.Atoi(words[0])
 		need := 2*d.MaxClients + 64
 		if err != nil || soft >= need { // "unlimited"
-			x.ok("the daemon at %s may have %s files open, for %d clients", k.Path, words[0], d.MaxClients)
+			x.ok("the daemon at %s may have %s files open, for %d clients", k.Socket, words[0], d.MaxClients)
 			return
 		}
 		x.report(status.Warning, []string{"give it more, in a unit of systemd by", fmt.Sprintf("    LimitNOFILE=%d", max(4096, need)), "or fewer clients, by --max-clients"},
-			"the daemon at %s may have %d files open, which is little for %d clients", k.Path, soft, d.MaxClients)
+			"the daemon at %s may have %d files open, which is little for %d clients", k.Socket, soft, d.MaxClients)
 	}
 }
 
@@ -183,7 +180,7 @@ func (x *exam) ports(k *socket) {
 		if port, err := strconv.Atoi(text); err == nil && port < first && f.Error != "" {
 			x.report(status.Warning, []string{
 				fmt.Sprintf("forward a port from %d on, or let all users have lower ones:", first), fmt.Sprintf("    sudo sysctl net.ipv4.ip_unprivileged_port_start=%d", port),
-			}, "the daemon at %s cannot open %s: ports below %d are root's", k.Path, f.Host, first)
+			}, "the daemon at %s cannot open %s: ports below %d are root's", k.Socket, f.Host, first)
 		}
 	}
 }
@@ -193,6 +190,6 @@ func (x *exam) datagrams(k *socket) {
 	n, ok := x.number(dgramLen)
 	if ok && n < goodDgramLen && slices.ContainsFunc(k.Status.Clients, func(c status.Client) bool { return c.Transport == status.Unixgram }) {
 		x.report(status.Notice, []string{"raise it before the daemon and the machines start:", fmt.Sprintf("    sudo sysctl net.unix.max_dgram_qlen=%d", goodDgramLen)},
-			"the kernel takes %d frames ahead for a datagram client of the daemon at %s (net.unix.max_dgram_qlen): more costs less processor time", n, k.Path)
+			"the kernel takes %d frames ahead for a datagram client of the daemon at %s (net.unix.max_dgram_qlen): more costs less processor time", n, k.Socket)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -181,70 +180,60 @@ func TestAllows(t *testing.T) {
 }
 
 func TestPermissionFix(t *testing.T) {
-	p := &socket{Socket: &find.Socket{Path: "/s"}, Status: &status.Status{}}
+	p := &socket{Daemon: &find.Daemon{Socket: "/s"}, Status: &status.Status{}}
 	group := func(gid int) string { return map[int]string{20: "staff", 77: "77", 80: "admin"}[gid] }
 	for name, tt := range map[string]struct {
-		goos    string
-		at      node
-		members []int
-		want    string
+		goos string
+		at   node
+		want string
 	}{
-		"macOS, a group":  {"darwin", node{0o770, 0, 80}, nil, "sudo dseditgroup -o edit -a ann -t user admin"},
-		"Linux, a group":  {"linux", node{0o770, 0, 80}, nil, "sudo usermod --append --groups admin ann"},
-		"no name":         {"linux", node{0o770, 0, 77}, nil, "--groups 77 ann"},
-		"since the login": {"linux", node{0o770, 0, 80}, []int{20, 80}, "log out and in again"},
-		"root's group":    {"darwin", node{0o770, 0, 0}, nil, "--socket-group=admin"},
-		"the owner alone": {"darwin", node{0o700, 0, 80}, nil, "--socket-user=ann"},
-		"Linux, own":      {"linux", node{0o700, 0, 80}, nil, "--socket-group=staff"},
+		"macOS, a group":  {"darwin", node{0o770, 0, 80}, "sudo dseditgroup -o edit -a ann -t user admin"},
+		"Linux, a group":  {"linux", node{0o770, 0, 80}, "sudo usermod --append --groups admin ann"},
+		"no name":         {"linux", node{0o770, 0, 77}, "--groups 77 ann"},
+		"root's group":    {"darwin", node{0o770, 0, 0}, "--socket-group=admin"},
+		"the owner alone": {"darwin", node{0o700, 0, 80}, "--socket-user=ann"},
+		"Linux, own":      {"linux", node{0o700, 0, 80}, "--socket-group=staff"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := &exam{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann", Login: tt.members}, Group: group}}
+			x := &exam{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann"}, Group: group}}
 			assert.Contains(t, strings.Join(x.socketFix(p, tt.at), "\n"), tt.want)
 		})
 	}
 }
 
-// TestSignature looks at real programs, signed in several ways.
+// TestSignature has codesign say what it says of programs that are signed in several ways.
 func TestSignature(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "p")
-	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", out, "../../../cmd/socket_vmnet_client")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH=amd64") // the linker does not sign for that
-	text, err := c.CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	plain, err := os.ReadFile(out)
+	self, err := os.Executable()
 	require.NoError(t, err)
-	list, err := os.ReadFile("../../../etc/entitlements.plist")
+	own, err := os.ReadFile(self) // of this module, so it counts as ours
 	require.NoError(t, err)
-	sign := func(list []byte) []byte {
-		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(dir+"/p", plain, 0o755))
-		require.NoError(t, os.WriteFile(dir+"/list", list, 0o600))
-		c := exec.CommandContext(t.Context(), "go", "run", ".", "sign", "-identifier=io.github.socket-vmnet2", "-entitlements="+dir+"/list", dir+"/p")
-		c.Dir, c.Env = "../../../tools/release", append(os.Environ(), "GOOS=", "GOARCH=")
-		text, err := c.CombinedOutput()
-		require.NoError(t, err, "%s", text)
-		signed, err := os.ReadFile(dir + "/p")
-		require.NoError(t, err)
-		return signed
-	}
-	damaged := sign(list)
-	damaged[len(plain)/2] ^= 1
+	const program, list = "/opt/socket_vmnet/bin/socket_vmnet", "<plist><dict><key>com.apple.security.virtualization</key>"
 	for name, tt := range map[string]struct {
-		program []byte
-		version string
-		want    string
+		list, complaint string
+		version         string
+		want            string
 	}{
-		"as released":        {sign(list), "26.1", "ok: /opt/socket_vmnet/bin/socket_vmnet is signed as io.github.socket-vmnet2, with the entitlement com.apple.security.virtualization"},
-		"without, macOS 26":  {sign(nil), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
-		"without, macOS 15":  {sign(nil), "15.3", "notice: /opt/socket_vmnet/bin/socket_vmnet is signed without the entitlement"},
-		"other entitlements": {sign([]byte("<plist><dict><key>x</key><true/></dict></plist>")), "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet is signed without"},
-		"not signed":         {plain, "26.1", "warning: /opt/socket_vmnet/bin/socket_vmnet has no signature that can be read: not signed"},
-		"changed since":      {damaged, "26.1", "error: /opt/socket_vmnet/bin/socket_vmnet was changed after it was signed (from byte "},
-		"nothing of ours":    {[]byte("#!/bin/sh\n"), "26.1", "ok: no socket_vmnet2 is installed"},
+		"as released":        {list + "<true/></dict></plist>", "", "26.1", "ok: " + program + " is signed, with the entitlement com.apple.security.virtualization"},
+		"without, macOS 26":  {"", "", "26.1", "warning: " + program + " is signed without the entitlement"},
+		"without, macOS 15":  {"", "", "15.3", "notice: " + program + " is signed without the entitlement"},
+		"other entitlements": {list + "<false/><key>x</key><true/></dict></plist>", "", "26.1", "warning: " + program + " is signed without"},
+		"not signed":         {"", "code object is not signed at all", "26.1", "warning: " + program + " is not signed"},
+		"changed since":      {"", "invalid signature (code or signature have been modified)", "26.1", "error: " + program + " was changed after it was signed (exit status 1: " + program + ": invalid"},
+		"it does not run":    {"", "no such file or directory", "26.1", "skipped: signature: the signature of " + program + ": exit status 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stage{tree: tree{"/opt/socket_vmnet/bin/socket_vmnet": "#!"}, answers: map[string]string{"/usr/bin/sw_vers -productVersion": tt.version}}.system(t)
-			require.NoError(t, os.WriteFile(filepath.Join(s.Root, "/opt/socket_vmnet/bin/socket_vmnet"), tt.program, 0o755))
+			s := stage{tree: tree{program: "#!"}, answers: map[string]string{"/usr/bin/sw_vers -productVersion": tt.version}}.system(t)
+			run := s.Run
+			s.Run = func(ctx context.Context, name string, args ...string) ([]byte, error) {
+				switch {
+				case name != codesign:
+					return run(ctx, name, args...)
+				case tt.complaint != "":
+					return nil, errors.New("exit status 1: " + program + ": " + tt.complaint)
+				}
+				return []byte(tt.list), nil
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(s.Root, program), own, 0o755))
 			assert.Contains(t, of(t, s, "signature"), tt.want)
 		})
 	}

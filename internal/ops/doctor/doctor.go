@@ -31,12 +31,10 @@ const reportFormat = 1
 // severityOK is the severity of a finding that nothing is wrong; the others are status.Notice, status.Warning and status.Error.
 const severityOK = "ok"
 
-// Limits on time for programs and daemons that are asked. An examination takes no longer than 30 s.
+// Limits on time: of an examination, and for the answers of all daemons. Programs have one of their own each.
 const (
-	lookTime    = 12 * time.Second // for what is installed and runs
-	askTime     = 3 * time.Second  // for all daemons' answers
-	checkTime   = 15 * time.Second // for all checks
-	programTime = 5 * time.Second  // for each program that they run
+	examTime = 30 * time.Second
+	askTime  = 3 * time.Second
 )
 
 // A finding is one thing that a check found.
@@ -81,42 +79,35 @@ func rank(severity string) int {
 // A check is one thing that is looked at.
 type check struct {
 	ID    string
-	Group string
+	Group string // heads it in the output
 	Title string // what it answers
 	goos  string // the only system that it is for; empty: all
 	run   func(*exam)
 	none  string // what is ok if it found nothing
+	live  bool   // of a staged system there is nothing to look at
 }
-
-// Groups of checks, in the order of their output.
-const (
-	groupPrograms = "Programs"
-	groupDaemons  = "Daemons"
-	groupNetwork  = "Network"
-	groupSystem   = "System"
-)
 
 // checks are all checks, in the order of their output.
 func checks() []check {
 	return []check{
-		{"installs", groupPrograms, "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found"},
-		{"paths", groupPrograms, "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs"},
-		{"sudoers", groupPrograms, "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon"},
-		{"signature", groupPrograms, "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at"},
-		{"jobs", groupPrograms, "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima"},
-		{"daemons", groupDaemons, "What do the running daemons say of themselves?", "", checkDaemons, ""},
-		{"permissions", groupDaemons, "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to"},
-		{"stale", groupDaemons, "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over"},
-		{"state", groupDaemons, "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state"},
-		{"runtime", groupDaemons, "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory"},
-		{"limits", groupDaemons, "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes"},
-		{"subnets", groupNetwork, "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet"},
-		{"overlap", groupNetwork, "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets"},
-		{"bootpd", groupNetwork, "Can macOS's DHCP server answer?", "darwin", checkBootpd, ""},
-		{"firewall", groupNetwork, "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, ""},
-		{"reach", groupNetwork, "Can this program reach the guest of --reach?", "", checkReach, ""},
-		{"macos", groupSystem, "What can this macOS do?", "darwin", checkMacOS, ""},
-		{"qemu", groupSystem, "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU"},
+		{"installs", "Programs", "Is there one socket_vmnet, and what does each serve?", "", checkInstalls, "this program is the only one that was found", false},
+		{"paths", "Programs", "Would Lima, and sudo, take the paths?", "", checkPaths, "nothing was found that root runs", false},
+		{"sudoers", "Programs", "Does Lima's sudoers file belong to its networks.yaml?", "", checkSudoers, "Lima has no networks with a daemon", false},
+		{"signature", "Programs", "Are the programs signed as macOS wants them?", "darwin", checkSignatures, "no socket_vmnet2 is installed whose signature could be looked at", false},
+		{"jobs", "Programs", "What do launchd and systemd start?", "", checkJobs, "no job starts a daemon: it is started by hand, or by Lima", false},
+		{"daemons", "Daemons", "What do the running daemons say of themselves?", "", checkDaemons, "", true},
+		{"permissions", "Daemons", "May this user connect to the sockets?", "", checkPermissions, "there is no daemon's socket that could be connected to", true},
+		{"stale", "Daemons", "Are there sockets and pidfiles that nothing serves?", "", checkStale, "no socket and no pidfile is left over", false},
+		{"state", "Daemons", "Are leases and identities kept, where no other user can write?", "", checkState, "no daemon tells where it keeps its state", false},
+		{"runtime", "Daemons", "Is the directory SOCKET.d as it should be?", "", checkRuntime, "no daemon tells of a runtime directory", false},
+		{"limits", "Daemons", "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes", false},
+		{"subnets", "Network", "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet", false},
+		{"overlap", "Network", "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets", true},
+		{"bootpd", "Network", "Can macOS's DHCP server answer?", "darwin", checkBootpd, "", false},
+		{"firewall", "Network", "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, "", true},
+		{"reach", "Network", "Can this program reach the guest of --reach?", "", checkReach, "", false},
+		{"macos", "System", "What can this macOS do?", "darwin", checkMacOS, "", false},
+		{"qemu", "System", "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU", true},
 	}
 }
 
@@ -142,10 +133,9 @@ func Examine(ctx context.Context, s System) *Report {
 }
 
 func examine(ctx context.Context, s System, checks []check) *Report {
-	x := gather(ctx, s)
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, examTime)
 	defer cancel()
-	x.ctx = ctx
+	x := gather(ctx, s)
 	r := &Report{
 		Format: reportFormat, Program: s.Program, Version: s.Version, System: x.systemName(), Root: s.Root,
 		User: s.User.String(), Worst: severityOK,
@@ -156,6 +146,10 @@ func examine(ctx context.Context, s System, checks []check) *Report {
 		}
 		found, skipped := len(x.findings), len(x.skipped)
 		x.check = c
+		if c.live && s.Run == nil {
+			x.skip(false, "on a staged system nothing runs that could be asked")
+			continue
+		}
 		c.run(x)
 		if c.none != "" && len(x.findings) == found && len(x.skipped) == skipped {
 			x.ok("%s", c.none)
@@ -248,10 +242,7 @@ const width = 118
 
 // wrap writes words behind first, and goes on below them.
 func wrap(b *strings.Builder, first, text string) {
-	for _, line := range printable.Wrap(text, width-len(first)) {
-		b.WriteString(first + line + "\n")
-		first = strings.Repeat(" ", len(first))
-	}
+	b.WriteString(printable.Hang(first, text, width) + "\n")
 }
 
 // verdict sums it up.
@@ -270,12 +261,4 @@ func (r *Report) verdict() string {
 		return "Nothing is wrong, as far as was checked."
 	}
 	return "Found " + printable.List(parts) + "."
-}
-
-// maxLine is the longest line of a program's answer that is shown, in bytes.
-const maxLine = 200
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line[:min(len(line), maxLine)]
 }

@@ -24,21 +24,18 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// A socket is one that a daemon has, had or will have.
+// A socket is one that a daemon has, had or will have. Err is why the daemon does not tell of itself.
 type socket struct {
-	*find.Socket
+	*find.Daemon
 	Status *status.Status // what its daemon tells
-	AskErr error          // why it does not
 }
 
 // gather begins an examination with the inventory and what all daemons tell.
 func gather(ctx context.Context, s System) *exam {
-	look, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	x := &exam{System: s, Inventory: find.Look(look, s.System), ctx: look, findings: []finding{}, skipped: []omission{}}
+	x := &exam{System: s, Inventory: find.Look(ctx, s.System), ctx: ctx, findings: []finding{}, skipped: []omission{}}
 	x.macOS = x.macOSVersion()
 	x.findSockets()
-	ctx, cancel = context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, k := range x.sockets {
@@ -63,7 +60,7 @@ func (x *exam) ask(ctx context.Context, k *socket) {
 			k.Status, err = nil, fmt.Errorf("the answer is no status: %w", err)
 		}
 	}
-	k.AskErr = err
+	k.Err = err
 }
 
 // macOSVersion asks sw_vers(1), which prints the version and nothing else. A staged system has it in a property list.
@@ -72,7 +69,7 @@ func (x *exam) macOSVersion() string {
 		return ""
 	}
 	if out, err := x.program("/usr/bin/sw_vers", "-productVersion"); err == nil {
-		return firstLine(find.Clean(strings.TrimSpace(out)))
+		return find.FirstLine(find.Clean(strings.TrimSpace(out)))
 	}
 	var v struct{ ProductVersion string }
 	_ = x.readPlist("/System/Library/CoreServices/SystemVersion.plist", &v)
@@ -101,9 +98,9 @@ func (x *exam) findSockets() {
 			named = append(named, path)
 		}
 	}
-	for _, k := range x.Sockets(x.System.System, named...) {
-		if x.asked(k.Path) {
-			x.sockets = append(x.sockets, &socket{Socket: k})
+	for _, k := range x.Daemons(x.System.System, named...) {
+		if x.asked(k.Socket) {
+			x.sockets = append(x.sockets, &socket{Daemon: k})
 		}
 	}
 }
@@ -116,7 +113,7 @@ func (x *exam) asked(path string) bool {
 // serving are the sockets whose daemons tell of themselves, or seem to run.
 func (x *exam) serving() (all []*socket) {
 	for _, k := range x.sockets {
-		if k.Status != nil || k.Server != nil {
+		if k.Status != nil || k.PID != 0 {
 			all = append(all, k)
 		}
 	}

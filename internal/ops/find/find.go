@@ -32,13 +32,16 @@ var (
 	ErrNoControl = errors.New("the daemon has no control socket")
 )
 
-// A Daemon is one that runs, or that was asked for.
+// A Daemon is one that runs, that did or will, or that was asked for.
 type Daemon struct {
-	Socket  string // path of the stream socket, absolute; empty if only the runtime directory is known
-	Control string // path of the control socket; empty: it has none
-	PID     int    // 0: not known
-	Program string // as it was called, if PID is known
-	Err     error  // why it cannot be asked anything
+	Socket  string   // path of the stream socket, absolute; empty if only the runtime directory is known
+	Control string   // path of the control socket; empty: it has none
+	By      []string // what names the socket
+	PID     int      // 0: not known, nor is the rest of the process
+	UID     int
+	Program string // as it was called
+	Ours    bool   // it is socket_vmnet2
+	Err     error  // why it cannot be asked anything, of Daemons and One
 }
 
 // rootSuffix is of the control socket for root and the daemon's user, beside the one for all.
@@ -54,8 +57,8 @@ func controlOf(socket, runtimeDir string) string {
 // A socket without a control socket beside it and without a process that serves it is left alone: connecting could make a
 // service manager start its daemon.
 func Daemons(s System) (all []Daemon) {
-	for _, k := range s.running().Sockets(s) {
-		if d := s.daemon(k); d.PID != 0 || d.Control != "" {
+	for _, k := range s.running().Daemons(s) {
+		if d := s.probe(k); d.PID != 0 || d.Control != "" {
 			all = append(all, d)
 		}
 	}
@@ -72,9 +75,9 @@ func One(s System, socket string) (d Daemon) {
 	if d = (Daemon{Socket: socket, Control: controlOf(socket, "")}); s.connectControl(d.Control) == nil {
 		return d // as nearly always, and without a look at all processes
 	}
-	for _, k := range s.running().Sockets(s, socket) {
-		if s.Same(k.Path, socket) {
-			d = s.daemon(k)
+	for _, k := range s.running().Daemons(s, socket) {
+		if s.Same(k.Socket, socket) {
+			d = s.probe(k)
 			d.Socket = socket
 		}
 	}
@@ -90,36 +93,28 @@ func (s System) running() *Inventory {
 	return f.Inventory
 }
 
-// A Socket is a stream socket that a daemon has, had or will have.
-type Socket struct {
-	Path    string
-	Control string   // path of the control socket
-	By      []string // what names it
-	Server  *server  // the process that serves it, by its command line
-}
-
 // maxSockets bounds how many sockets are looked at: any user can make some in /tmp.
 const maxSockets = 256
 
-// Sockets are, each once, those of the daemons, jobs and networks, those that are named, and those at the usual places that have a
-// control socket. Of a runtime directory that is named only the control socket is known.
-func (v *Inventory) Sockets(s System, named ...string) (all []*Socket) {
-	add := func(path, runtimeDir string) *Socket {
+// Daemons are, by their sockets and each once, those of the processes, jobs and networks, those that are named, and those at the usual places
+// that have a control socket. Of a runtime directory that is named only the control socket is known.
+func (v *Inventory) Daemons(s System, named ...string) (all []*Daemon) {
+	add := func(path, runtimeDir string) *Daemon {
 		if !filepath.IsAbs(path) || len(all) >= maxSockets {
-			return &Socket{}
+			return &Daemon{}
 		}
-		i := slices.IndexFunc(all, func(k *Socket) bool { return s.Same(k.Path, path) })
+		i := slices.IndexFunc(all, func(d *Daemon) bool { return s.Same(d.Socket, path) })
 		if i < 0 {
 			i = len(all)
-			all = append(all, &Socket{Path: filepath.Clean(path), Control: controlOf(filepath.Clean(path), runtimeDir)})
+			all = append(all, &Daemon{Socket: filepath.Clean(path), Control: controlOf(filepath.Clean(path), runtimeDir)})
 		}
 		return all[i]
 	}
-	for i, d := range v.Setups() {
-		k := add(d.Socket, d.RuntimeDir)
-		k.By = append(k.By, d.By)
+	for i, c := range v.Setups() {
+		d := add(c.Socket, c.RuntimeDir)
+		d.By = append(d.By, c.By)
 		if i < len(v.Servers) {
-			k.Server = &v.Servers[i]
+			d.PID, d.UID, d.Program, d.Ours = v.Servers[i].PID, v.Servers[i].UID, c.Program, v.Servers[i].Ours
 		}
 	}
 	for _, path := range named {
@@ -146,23 +141,20 @@ func why(err error) error {
 	return err
 }
 
-// daemon is the one at a stream socket.
-func (s System) daemon(k *Socket) Daemon {
-	d := Daemon{Socket: k.Path, Control: k.Control}
-	if k.Server != nil {
-		d.PID, d.Program = k.Server.PID, k.Server.Program
-	}
+// probe finds out whether a daemon can be asked something.
+func (s System) probe(known *Daemon) Daemon {
+	d := *known
 	d.Err = s.connectControl(d.Control)
 	if d.Err == nil || errors.Is(d.Err, fs.ErrPermission) {
 		return d
 	}
-	switch d.Err = why(s.connect(k.Path)); {
+	switch d.Err = why(s.connect(d.Socket)); {
 	case d.Err != nil:
-	case k.Server == nil && s.wait(d.Control): // a service manager has started it now
+	case d.PID == 0 && s.wait(d.Control): // a service manager has started it now
 		return d
 	default:
 		// It is socket_vmnet2 all the same by its name, or its lock.
-		if _, err := s.Stat(k.Path + ".lock"); err == nil || d.PID != 0 && compat.PersonalityOf(d.Program) == compat.New {
+		if _, err := s.Stat(d.Socket + ".lock"); err == nil || d.PID != 0 && compat.PersonalityOf(d.Program) == compat.New {
 			d.Err = ErrNoControl
 		} else {
 			d.Err = ErrOld

@@ -36,31 +36,17 @@ type fake struct {
 
 func (f fake) system(t *testing.T) System {
 	t.Helper()
-	root, err := os.MkdirTemp("/tmp", "f") // short enough for sockets
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	place := func(path string) string {
-		full := filepath.Join(root, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		return full
-	}
+	files := tree{}
 	for path, to := range f.links {
-		require.NoError(t, os.Symlink(to, place(path)))
+		files[path] = "-> " + to
 	}
 	for path := range f.listens {
-		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: place(path), Net: "unix"})
-		require.NoError(t, err)
-		ln.SetUnlinkOnClose(false)
-		_ = ln.Close()
+		files[path] = "socket"
 	}
 	for _, path := range f.files {
-		full := place(path)
-		if strings.HasSuffix(path, "/") {
-			require.NoError(t, os.MkdirAll(full, 0o755))
-		} else {
-			require.NoError(t, os.WriteFile(full, nil, 0o600))
-		}
+		files[path] = map[bool]string{true: "dir"}[strings.HasSuffix(path, "/")]
 	}
+	root := files.build(t)
 	tried := false
 	return System{
 		Root: root, Places: f.sockets,
@@ -194,7 +180,13 @@ func TestDaemons(t *testing.T) {
 			[]Daemon{{Socket: "/run/a", Control: "/run/a.d/control"}},
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, Daemons(tt.f.system(t))) })
+		t.Run(tt.name, func(t *testing.T) {
+			got := Daemons(tt.f.system(t))
+			for i := range got {
+				got[i].By, got[i].Ours = nil, false
+			}
+			assert.Equal(t, tt.want, got)
+		})
 	}
 }
 
@@ -288,34 +280,25 @@ func TestSamePath(t *testing.T) {
 	assert.Equal(t, "/private/other/x", public("/private/other/x"))
 }
 
-// TestProcesses finds this test among the machine's processes, by whichever way this system has.
+// TestProcesses finds this test among the machine's processes, by whichever way this system has, and by ps, which macOS has always.
 func TestProcesses(t *testing.T) {
-	list, err := processes(t.Context())
-	require.NoError(t, err)
-	checkOwn(t, list)
-}
-
-// TestPS does so by ps, where there is one; macOS has it always.
-func TestPS(t *testing.T) {
-	list, err := ps(RunProgram)(t.Context())
-	if _, missing := exec.LookPath("ps"); missing != nil {
-		require.Error(t, err)
-		return
+	for name, list := range map[string]func(context.Context) ([]Process, error){"system": processes, "ps": ps(RunProgram)} {
+		t.Run(name, func(t *testing.T) {
+			all, err := list(t.Context())
+			if _, missing := exec.LookPath("ps"); missing != nil && name == "ps" {
+				require.Error(t, err)
+				return
+			}
+			require.NoError(t, err)
+			i := slices.IndexFunc(all, func(p Process) bool { return p.PID == os.Getpid() })
+			require.GreaterOrEqual(t, i, 0)
+			got := all[i]
+			got.Dir = "" // only Linux tells
+			// ps cannot tell where an argument with a space ends.
+			got.Args = []string{strings.Join(got.Args, " ")}
+			assert.Equal(t, Process{PID: os.Getpid(), PPID: os.Getppid(), UID: os.Geteuid(), Args: []string{strings.Join(os.Args, " ")}}, got)
+		})
 	}
-	require.NoError(t, err)
-	checkOwn(t, list)
-}
-
-func checkOwn(t *testing.T, list []Process) {
-	t.Helper()
-	i := slices.IndexFunc(list, func(p Process) bool { return p.PID == os.Getpid() })
-	require.GreaterOrEqual(t, i, 0)
-	// ps cannot tell where an argument with a space ends.
-	want := Process{PID: os.Getpid(), PPID: os.Getppid(), UID: os.Geteuid(), Args: []string{strings.Join(os.Args, " ")}}
-	got := list[i]
-	got.Dir = "" // only Linux tells
-	got.Args = []string{strings.Join(got.Args, " ")}
-	assert.Equal(t, want, got)
 }
 
 func TestIsDaemon(t *testing.T) {

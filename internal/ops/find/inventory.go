@@ -47,7 +47,7 @@ type search struct {
 }
 
 // lookTime is how long the programs that are asked may take in all.
-const lookTime = 30 * time.Second
+const lookTime = 12 * time.Second
 
 func newSearch(ctx context.Context, s System) *search {
 	return &search{System: s, ctx: ctx, Inventory: &Inventory{
@@ -93,7 +93,7 @@ func (f *search) findProcesses() {
 			continue
 		}
 		s := server{Process: p, setup: setupOf(p.Args)}
-		s.Ours = compat.PersonalityOf(s.Program) == compat.New
+		s.Ours, s.By = compat.PersonalityOf(s.Program) == compat.New, fmt.Sprintf("process %d", p.PID)
 		for _, path := range []*string{&s.Socket, &s.Pidfile, &s.RuntimeDir} {
 			*path = p.absolute(*path)
 		}
@@ -173,17 +173,6 @@ func (f *search) exists(path string) bool {
 	return err == nil
 }
 
-// run asks a program.
-func (f *search) run(name string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(f.ctx, askTime)
-	defer cancel()
-	out, err := f.Run(ctx, name, args...)
-	if err != nil && ctx.Err() != nil {
-		return out, fmt.Errorf("gave no answer within %v", askTime)
-	}
-	return out, err
-}
-
 // formats are what files should be, by how their names end.
 var formats = map[string]string{".yaml": "YAML", ".json": "JSON", ".plist": "property list"}
 
@@ -194,7 +183,7 @@ func decode[T any](f *search, path string, unmarshal func([]byte, any) error) (o
 		return out, false
 	}
 	if err := parse(func() error { return unmarshal(b, &out) }); err != nil {
-		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", formats[filepath.Ext(path)], firstLine(err.Error())))
+		f.problem(path, fmt.Errorf("is not the %s that it should be: %s", formats[filepath.Ext(path)], FirstLine(err.Error())))
 		return out, false
 	}
 	return out, true
@@ -225,7 +214,8 @@ func parse(run func() error) (err error) {
 	return run()
 }
 
-func firstLine(text string) string {
+// FirstLine is that of a program's or a parser's text.
+func FirstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
 }

@@ -214,8 +214,8 @@ func TestBusyMachine(t *testing.T) {
 	assert.Contains(t, string(b), `"subnet":"192.168.107.0/24"`)
 }
 
-// TestNobodyToAsk has every program missing or failing: that is told, and nothing else is lost.
-func TestNobodyToAsk(t *testing.T) {
+// TestNothingToAsk has every program missing or failing: that is told, and nothing else is lost.
+func TestNothingToAsk(t *testing.T) {
 	for _, err := range []error{exec.ErrNotFound, errors.New("exit status 1")} {
 		s := busy(t)
 		s.Run = func(context.Context, string, ...string) ([]byte, error) { return nil, err }

@@ -139,7 +139,7 @@ func (f *search) findJobsIn(dir, domain string) {
 		switch {
 		case ok && isDaemon(argv):
 			j := Job{Label: Clean(cmp.Or(raw.Label, strings.TrimSuffix(name, ".plist"))), Path: Clean(path), Domain: domain, Args: argv, setup: setupOf(argv)}
-			j.Owner, j.State = ownerOf(j.Label), f.jobState(j)
+			j.Owner, j.State, j.By = ownerOf(j.Label), f.jobState(j), "the job "+j.Label
 			f.Jobs = append(f.Jobs, j)
 		case !strings.Contains(name, "socket_vmnet"):
 			f.Problems = f.Problems[:known] // of other programs
@@ -162,7 +162,7 @@ func (f *search) jobState(j Job) string {
 	if f.Run == nil || f.GOOS != "darwin" || strings.HasPrefix(j.Label, "-") {
 		return ""
 	}
-	out, err := f.run("launchctl", "print", j.Target())
+	out, err := f.Output(f.ctx, "launchctl", "print", j.Target())
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return ""
@@ -215,7 +215,7 @@ func (f *search) findUnits() {
 	if len(names) == 0 || !f.Booted {
 		return
 	}
-	out, err := f.run("/usr/bin/systemctl", append([]string{"show", "--property=Id,ActiveState,SubState,UnitFileState,Result,NeedDaemonReload", "--"}, names...)...)
+	out, err := f.Output(f.ctx, "/usr/bin/systemctl", append([]string{"show", "--property=Id,ActiveState,SubState,UnitFileState,Result,NeedDaemonReload", "--"}, names...)...)
 	f.problem("systemctl show", err)
 	for block := range strings.SplitSeq(string(out), "\n\n") { // one for each unit (systemctl(1))
 		p := Properties(block)

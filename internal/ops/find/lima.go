@@ -118,6 +118,7 @@ func (f *search) readNetworks(tool, path string) {
 		s := setupOf(strings.Split(c.start(name), " "))
 		s.Program, s.Mode, s.Interface = Clean(c.Paths.SocketVMNet), Clean(nw.Mode), Clean(nw.Interface)
 		s.Socket, s.Pidfile = Clean(filepath.Join(c.Paths.VarRun, "socket_vmnet."+name)), Clean(c.pidfile(name))
+		s.By = tool + "'s network " + Clean(name)
 		f.Networks = append(f.Networks, network{tool, Clean(path), Clean(name), Clean(c.Paths.Sudoers), state, s})
 	}
 }

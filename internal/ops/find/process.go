@@ -237,15 +237,12 @@ func (f *search) findMonitors() {
 // Setups are what all daemons are, were or will be started with, those of the Servers first.
 func (v *Inventory) Setups() (all []setup) {
 	for _, d := range v.Servers {
-		d.By = fmt.Sprintf("process %d", d.PID)
 		all = append(all, d.setup)
 	}
 	for _, j := range v.Jobs {
-		j.By = "the job " + j.Label
 		all = append(all, j.setup)
 	}
 	for _, n := range v.Networks {
-		n.By = n.Tool + "'s network " + n.Name
 		all = append(all, n.setup)
 	}
 	return all

@@ -144,9 +144,9 @@ func (f *search) describe(p *program, at string) {
 	if f.Run == nil || f.Staged() || hostfs.Check(at, hostfs.Options{}) != nil {
 		return
 	}
-	out, err := f.run(at, "--version")
+	out, err := f.Output(f.ctx, at, "--version")
 	f.problem(p.Path, err)
-	if line := Clean(firstLine(strings.TrimSpace(string(out)))); err == nil && line != "" {
+	if line := Clean(FirstLine(strings.TrimSpace(string(out)))); err == nil && line != "" {
 		p.Version = line
 	}
 }

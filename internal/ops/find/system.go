@@ -135,6 +135,20 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Output runs a program of s, which has a limited time, and returns what it says.
+func (s System) Output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	if s.Run == nil {
+		return nil, errors.New("programs are not run on a staged system")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	out, err := s.Run(ctx, name, args...)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("%s gave no answer within %v", name, askTime)
+	}
+	return out, err
+}
+
 // Limits on what is read. A Lima template with scripts is the largest of the files.
 const (
 	maxFile    = 256 << 10 // bytes
@@ -142,8 +156,8 @@ const (
 	maxLinks   = 40        // on the way to a file, as the kernel's
 )
 
-// Resolve follows the links on the way to path as the staged system would, and returns a path below Root without any. os.Root
-// refuses links that are absolute, which staged systems have.
+// Resolve follows the links on the way to path as the staged system would, and returns a path below Root without any, with an error as far
+// as it exists. os.Root refuses links that are absolute, which staged systems have.
 func (s System) Resolve(path string) (string, error) {
 	at, rest := "/", path
 	for links := 0; rest != ""; {
@@ -160,7 +174,7 @@ func (s System) Resolve(path string) (string, error) {
 			err = syscall.ELOOP
 		}
 		if err != nil {
-			return "", err
+			return filepath.Join(next, rest), err
 		}
 		if filepath.IsAbs(to) {
 			at = "/"
@@ -172,13 +186,8 @@ func (s System) Resolve(path string) (string, error) {
 
 // Real is path without links, as far as it exists.
 func (s System) Real(path string) string {
-	if at, err := s.Resolve(path); err == nil {
-		return at
-	}
-	if dir, err := s.Resolve(filepath.Dir(path)); err == nil {
-		return filepath.Join(dir, filepath.Base(path))
-	}
-	return filepath.Clean(path)
+	at, _ := s.Resolve(path)
+	return at
 }
 
 // Stat tells of the file that path leads to.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A tree is a staged macOS: what is at a path. Text that begins with "#!" is a program, "-> " a link, "|" a pipe.
+// A tree is a staged macOS: what is at a path. Text that begins with "#!" is a program, "-> " a link, "|" a pipe;
+// "socket" is one at which nothing listens.
 type tree map[string]string
 
 // cProgram is a file that has a version where the C compiler leaves it.
@@ -30,30 +32,32 @@ func (t tree) with(others ...tree) tree {
 	return all
 }
 
-// build makes the tree below a new directory.
+// build makes the tree below a new directory, whose path is short enough for sockets.
 func (t tree) build(tb testing.TB) string {
 	tb.Helper()
-	root := filepath.Join(tb.TempDir(), "root")
-	require.NoError(tb, os.MkdirAll(root, 0o755))
+	root, err := os.MkdirTemp("/tmp", "f")
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = os.RemoveAll(root) })
 	for path, content := range t {
 		full := filepath.Join(root, path)
 		require.NoError(tb, os.MkdirAll(filepath.Dir(full), 0o755))
-		mode := fs.FileMode(0o644)
 		switch {
 		case strings.HasPrefix(content, "-> "):
 			require.NoError(tb, os.Symlink(content[3:], full))
-			continue
 		case content == "|":
 			require.NoError(tb, syscall.Mkfifo(full, 0o644))
-			continue
 		case content == "dir":
 			require.NoError(tb, os.MkdirAll(full, 0o755))
-			continue
-		case strings.HasPrefix(content, "#!"):
-			mode = 0o755
+		case content == "socket":
+			ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: full, Net: "unix"})
+			require.NoError(tb, err)
+			ln.SetUnlinkOnClose(false)
+			require.NoError(tb, ln.Close())
+		default:
+			mode := map[bool]fs.FileMode{true: 0o755, false: 0o644}[strings.HasPrefix(content, "#!")]
+			require.NoError(tb, os.WriteFile(full, []byte(content), mode))
+			require.NoError(tb, os.Chmod(full, mode)) // whatever the umask
 		}
-		require.NoError(tb, os.WriteFile(full, []byte(content), mode))
-		require.NoError(tb, os.Chmod(full, mode)) // whatever the umask
 	}
 	return root
 }

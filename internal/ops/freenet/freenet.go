@@ -121,15 +121,10 @@ func (t *Table) Choose(n int, taken ...netip.Prefix) (netip.Prefix, error) {
 // mostNamed bounds the conflicts in an error's text.
 const mostNamed = 8
 
-func toUint(a netip.Addr) uint32 {
-	b := a.As4()
-	return binary.BigEndian.Uint32(b[:])
-}
+func toUint(a netip.Addr) uint32 { return binary.BigEndian.Uint32(a.AsSlice()) }
 
 func fromUint(n uint32) netip.Addr {
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], n)
-	return netip.AddrFrom4(b)
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n)))
 }
 
 // reserved are networks that may come up later, and at the time of the choice be on no interface: what routers, macOS and other

@@ -3,16 +3,17 @@
 package selftest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
 )
 
 // Schema is the version of the JSON document. Keys are added without changing it, never renamed or removed.
@@ -208,20 +209,17 @@ func describe(i network.Info) Facts {
 	return append(f, Fact{"mtu_bytes", i.MTU}, Fact{"max_frame_bytes", i.MaxFrame})
 }
 
-// Entitlement tells whether the program at path is signed with codesign.Entitlement.
+// Entitlement is what codesign(1) says of the program at path: whether it may start vmnet without root, on macOS 26.
 func Entitlement(path string) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "not known: " + err.Error()
-	}
-	s, err := codesign.Read(b)
+	const name = "com.apple.security.virtualization"
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "/usr/bin/codesign", "--display", "--entitlements", "-", "--xml", path).CombinedOutput()
 	switch {
 	case err != nil:
-		return "no: " + err.Error()
-	case s.Damaged != "":
-		return "no: the program was changed after it was signed: " + s.Damaged
-	case s.Entitled():
-		return "yes: " + codesign.Entitlement
+		return fmt.Sprintf("not known: %v: %s", err, strings.TrimSpace(string(out)))
+	case regexp.MustCompile(`<key>` + name + `</key>\s*<true\s*/>`).Match(out):
+		return "yes: " + name
 	}
-	return "no: signed without " + codesign.Entitlement
+	return "no: signed without " + name
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package render
+package status
 
 import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // domain is that of guests in the embedded network's DNS.
@@ -23,9 +22,9 @@ var reserved = []string{"localhost", "localdomain", "broadcasthost", "gateway", 
 
 // Hosts are lines for /etc/hosts: each address once, and each name once. A guest's name is cut at its first dot, so that none
 // can take that of another host.
-func Hosts(s *status.Status) string {
-	p := &page{Options: Options{Piped: true}}
-	p.whole("# guests of socket_vmnet2 at " + s.Daemon.Socket)
+func (s *Status) Hosts() string {
+	p := &page{View: View{Piped: true}}
+	p.line("# guests of socket_vmnet2 at " + s.Daemon.Socket)
 	type guest struct {
 		ip   netip.Addr
 		name string
@@ -56,23 +55,18 @@ func Hosts(s *status.Status) string {
 	}
 	slices.SortFunc(guests, func(a, b guest) int { return a.ip.Compare(b.ip) })
 	for _, g := range guests {
-		p.whole(fmt.Sprintf("%s %s.%s %s", g.ip, g.name, domain, g.name))
+		p.line(fmt.Sprintf("%s %s.%s %s", g.ip, g.name, domain, g.name))
 	}
 	return p.text.String()
 }
 
+// others are the characters that host names do not have.
+var others = regexp.MustCompile("[^a-z0-9]+")
+
 // label is a name as a part of a host name; empty if nothing is left of it, or others have it.
 func label(name string) string {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
-	name = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, name)
-	for strings.Contains(name, "--") {
-		name = strings.ReplaceAll(name, "--", "-")
-	}
+	name = others.ReplaceAllString(name, "-")
 	name = strings.Trim(name[:min(len(name), maxLabel)], "-")
 	if slices.Contains(reserved, name) || strings.Trim(name, "0123456789") == "" { // digits alone could be an address
 		return ""
