@@ -107,20 +107,18 @@ func TestEscapes(t *testing.T) {
 	j.Socket = j.Args[len(j.Args)-1]
 	want := j.Args
 
-	text, err := j.text("x.plist")
-	require.NoError(t, err)
+	text := j.text("x.plist")
 	var job struct {
 		ProgramArguments []string
 		StandardOutPath  string
 	}
-	_, err = plist.Unmarshal([]byte(text), &job)
+	_, err := plist.Unmarshal([]byte(text), &job)
 	require.NoError(t, err)
 	assert.Equal(t, append([]string{j.Program}, want...), job.ProgramArguments)
 	assert.Equal(t, j.LogDir+"/stdout", job.StandardOutPath)
 	assert.Equal(t, want, find.Command("x.plist", text, "")[1:])
 	require.NoError(t, xml.Unmarshal([]byte(text), new(struct{})))
 
-	text, err = j.text("x.service")
-	require.NoError(t, err)
+	text = j.text("x.service")
 	assert.Equal(t, want, find.Command("x.service", text, "/run/user/7")[1:])
 }

@@ -13,10 +13,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"text/template"
 	"time"
 
 	kardianos "github.com/kardianos/service"
@@ -186,29 +185,48 @@ func (j *job) state() (state, error) {
 }
 
 //go:embed templates
-var templateFiles embed.FS
+var templates embed.FS
 
-// templates are the texts of the files. They are made when they are needed, since the daemon is the same program and should not
-// wait for them.
-var templates = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
-		"xml": func(s string) (string, error) {
-			var b strings.Builder
-			err := xml.EscapeText(&b, []byte(s))
-			return b.String(), err
-		},
-		"exec": execStart,
-		"path": func(j *job, path string) string { return j.inRuntime(path, escapePercent) }, // nothing is quoted in settings
-	}).ParseFS(templateFiles, "templates/*.tmpl"))
-})
-
-// text is the file of j of this name.
-func (j *job) text(name string) (string, error) {
-	var b strings.Builder
-	if err := templates().ExecuteTemplate(&b, filepath.Ext(name)[1:]+".tmpl", j); err != nil {
-		return "", fmt.Errorf("make the job's file: %w", err)
+// text is the file at path: of the template for its kind the lines that are for j, with j's values in their places. A line that begins
+// with ?WORD,WORD| is for jobs that all of these words fit. It is not text/template: that calls methods by name, and has the linker keep all
+// there are, a sixth of the program.
+func (j *job) text(path string) string {
+	kind := filepath.Ext(path)[1:]
+	text, err := templates.ReadFile("templates/" + kind + ".tmpl")
+	if err != nil {
+		panic(err)
 	}
-	return b.String(), nil
+	// Nothing is quoted in settings of units.
+	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", execStart(j), "{{socket}}", j.inRuntime(j.Socket, escapePercent))
+	if kind == "plist" {
+		put = strings.NewReplacer("{{name}}", xmlText(j.Name), "{{socket}}", xmlText(j.Socket), "{{log}}", xmlText(j.LogDir+"/"+j.LogName),
+			"{{command}}", xmlText(append([]string{j.Program}, j.Args...)...))
+	}
+	fits := map[string]bool{"user": j.User, "system": !j.User, "activated": j.Activated}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		words, rest, _ := strings.Cut(line, "|")
+		if words, conditional := strings.CutPrefix(words, "?"); conditional {
+			line = rest
+			if slices.ContainsFunc(strings.Split(words, ","), func(word string) bool { return !fits[word] }) {
+				continue
+			}
+		}
+		_, _ = put.WriteString(&b, line)
+	}
+	return b.String()
+}
+
+// xmlText is texts as a property list has them, each in a string of its own.
+func xmlText(texts ...string) string {
+	var b strings.Builder
+	for i, text := range texts {
+		if i > 0 {
+			b.WriteString("</string>\n\t\t<string>")
+		}
+		_ = xml.EscapeText(&b, []byte(text)) // the builder takes all
+	}
+	return b.String()
 }
 
 // execStart is the command line of j as ExecStart= has it. "%" begins a specifier everywhere, "$" a variable in the arguments
