@@ -24,16 +24,9 @@ const insideVariable = "SOCKET_VMNET2_RIG"
 // patience is how long anything may take on a busy machine.
 const patience = 20 * time.Second
 
-// The paths in the rig.
-const (
-	rigProgram = "/opt/socket_vmnet/bin/socket_vmnet2"
-	rigEtc     = "/mnt/etc/"
-)
-
-// inside reports whether this is the run of the test in the rig: a machine of its own, see testdata/rig.sh. Outside it
-// makes that run, and reports false. With systemd it is a service of a systemd that is process 1 there, else it is process 1
-// itself, so that what it starts has the parent that services have.
-func inside(t *testing.T, systemd bool) bool {
+// inside reports whether this is the run of the test in the rig: a machine of its own, see testdata/rig.sh, where it is a service of a
+// systemd that is process 1. Outside it makes that run, and reports false.
+func inside(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(insideVariable) != "" {
 		return true
@@ -47,17 +40,12 @@ func inside(t *testing.T, systemd bool) bool {
 	require.NoError(t, err)
 	copyTo(t, self, dir+"/test")
 	copyTo(t, program(t), dir+"/socket_vmnet2")
-	require.NoError(t, os.CopyFS(dir+"/etc", os.DirFS(strings.TrimSuffix(etc, "/"))))
-
-	command := []string{"/mnt/test", "-test.v", "-test.timeout=5m", "-test.run=^" + t.Name() + "$"}
-	if systemd {
-		unit := fmt.Sprintf("[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nEnvironment=%s=1\nExecStart=%s\n"+
-			"ExecStopPost=/bin/sh -c \"echo $${EXIT_STATUS} >/mnt/code\"\nStandardOutput=file:/mnt/out\nStandardError=file:/mnt/out\n", insideVariable, strings.ReplaceAll(strings.Join(command, " "), "$", "$$"))
-		require.NoError(t, os.Mkdir(dir+"/units", 0o755))
-		require.NoError(t, os.WriteFile(dir+"/units/test.service", []byte(unit), 0o600))
-		command = []string{"/lib/systemd/systemd", "--system", "--unit=test.service", "--log-target=console", "--show-status=no"}
-	}
-	runRig(t, dir, command, systemd)
+	unit := fmt.Sprintf("[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nEnvironment=%s=1\n"+
+		"ExecStart=/mnt/test -test.v -test.timeout=5m -test.run=^%s$$\n"+
+		"ExecStopPost=/bin/sh -c \"echo $${EXIT_STATUS} >/mnt/code\"\nStandardOutput=file:/mnt/out\nStandardError=file:/mnt/out\n", insideVariable, t.Name())
+	require.NoError(t, os.Mkdir(dir+"/units", 0o755))
+	require.NoError(t, os.WriteFile(dir+"/units/test.service", []byte(unit), 0o600))
+	runRig(t, dir)
 	return false
 }
 
@@ -72,24 +60,19 @@ func removeRig(t *testing.T, dir string) {
 	assert.NoError(t, os.RemoveAll(dir))
 }
 
-// runRig runs command as process 1 of the rig until the test in it has ended, and then everything in it is killed.
-func runRig(t *testing.T, dir string, command []string, systemd bool) {
+// runRig runs the rig until the test in it has ended, and then everything in it is killed.
+func runRig(t *testing.T, dir string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	args := []string{"--kill-after=10", "240", "unshare", "--mount", "--propagation", "unchanged", "/bin/sh", "testdata/rig.sh", dir}
-	c := exec.CommandContext(ctx, "timeout", append(args, command...)...)
+	c := exec.CommandContext(ctx, "timeout", "--kill-after=10", "240", "unshare", "--mount", "--propagation", "unchanged",
+		"/bin/sh", "testdata/rig.sh", dir, "/lib/systemd/systemd", "--system", "--unit=test.service", "--log-target=console", "--show-status=no")
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) } // it cleans up then
 	c.WaitDelay = patience
 	c.Env = append(os.Environ(), insideVariable+"=1", "container=test", "SYSTEMD_UNIT_PATH=/etc/systemd/system")
 	var console bytes.Buffer
 	c.Stdout, c.Stderr = &console, &console
 	require.NoError(t, c.Start())
-	if !systemd {
-		assert.NoError(t, c.Wait(), "in the rig:\n%s", &console)
-		t.Log(console.String())
-		return
-	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -126,7 +109,7 @@ func needRig(t *testing.T) {
 	if os.Geteuid() != 0 {
 		missing = "root"
 	}
-	for _, file := range []string{"/lib/systemd/systemd", "/usr/bin/systemd-socket-activate", "/usr/bin/unshare"} {
+	for _, file := range []string{"/lib/systemd/systemd", "/usr/bin/unshare"} {
 		if _, err := os.Stat(file); err != nil {
 			missing = file
 		}
@@ -179,29 +162,4 @@ func eventually(t *testing.T, what string, done func() bool) {
 			t.Fatal("not within " + patience.String() + ": " + what)
 		}
 	}
-}
-
-// A daemon is one that a test has started.
-type daemon struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	log bytes.Buffer
-}
-
-// startDaemon starts argv, which is the daemon or becomes it.
-func startDaemon(t *testing.T, env []string, argv ...string) *daemon {
-	t.Helper()
-	d := &daemon{t: t, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), argv[0], argv[1:]...)}
-	d.cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, env...)
-	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	require.NoError(t, d.cmd.Start())
-	t.Cleanup(func() { _ = d.cmd.Process.Kill() })
-	return d
-}
-
-// end has the daemon end, and checks that it was glad to.
-func (d *daemon) end() {
-	d.t.Helper()
-	require.NoError(d.t, d.cmd.Process.Signal(syscall.SIGTERM))
-	assert.NoError(d.t, d.cmd.Wait(), "exit code 0 after SIGTERM: %s", d.log.String())
 }
