@@ -4,7 +4,6 @@ package selftest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,35 +44,23 @@ type Fact struct {
 	Value any
 }
 
-// Facts are an object in JSON, in their order.
+// Facts are an object in JSON, and lines in their order for people.
 type Facts []Fact
 
 // value is the value of the fact called name, nil when there is none.
-func (f Facts) value(name string) any {
+func (f Facts) value(name string) any { return f.all()[name] }
+
+// all are the values by name.
+func (f Facts) all() map[string]any {
+	m := make(map[string]any, len(f))
 	for _, v := range f {
-		if v.Name == name {
-			return v.Value
-		}
+		m[v.Name] = v.Value
 	}
-	return nil
+	return m
 }
 
-// MarshalJSON writes an object whose keys have the order of f.
-func (f Facts) MarshalJSON() ([]byte, error) {
-	out := []byte("{")
-	for i, v := range f {
-		key, err := json.Marshal(v.Name)
-		value, err2 := json.Marshal(v.Value)
-		if err = errors.Join(err, err2); err != nil {
-			return nil, fmt.Errorf("write %s: %w", v.Name, err)
-		}
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key...), ':'), value...)
-	}
-	return append(out, '}'), nil
-}
+// MarshalJSON implements json.Marshaler.
+func (f Facts) MarshalJSON() ([]byte, error) { return json.Marshal(f.all()) }
 
 // A Step is one line of the report.
 type Step struct {

@@ -212,23 +212,6 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// Where there can be no second name for a file, a copy does. Two file systems are such a case.
-func TestWithoutHardLinks(t *testing.T) {
-	other, err := os.MkdirTemp("/dev/shm", "install")
-	if err != nil {
-		other = t.TempDir()
-	}
-	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(other)) })
-	s := newStage(t)
-	s.file("program", "setuid", 0o755|fs.ModeSetuid)
-	want, err := look(s.path("program"))
-	require.NoError(t, err)
-	require.NoError(t, duplicate(s.path("program"), filepath.Join(other, "a/copy"), want))
-	got, err := look(filepath.Join(other, "a/copy"))
-	require.NoError(t, err)
-	assert.Equal(t, want, got)
-}
-
 // A file that is known under other names, too, is the same file afterwards, and is never written to: a daemon may run from it.
 func TestHardLink(t *testing.T) {
 	s, from := newStage(t), sourceOf(t, "v1.0")

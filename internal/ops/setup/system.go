@@ -85,26 +85,23 @@ type noProgram struct{}
 func (noProgram) Start(kardianos.Service) error { return nil }
 func (noProgram) Stop(kardianos.Service) error  { return nil }
 
-// step makes one change, or shows it in a dry run. After one that has failed none is made. A wait shows nothing.
-func (j *job) step(shows string, do func() error) {
+// step makes one change, which is what in errors, or shows it in a dry run. After one that has failed none is made. A wait shows nothing.
+func (j *job) step(what, shows string, do func() error) {
 	j.changed = true
 	switch {
 	case j.err != nil:
-	case !j.Dry:
-		j.err = do()
-	case shows != "":
+	case j.Dry && shows != "":
 		_, _ = fmt.Fprintln(j.Out, shows)
+	case !j.Dry:
+		if err := do(); err != nil {
+			j.err = fmt.Errorf("%s: %w", what, err)
+		}
 	}
 }
 
 // wait waits until done says so.
 func (j *job) wait(what string, done func() bool) {
-	j.step("", func() error {
-		if err := j.until(done); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		return nil
-	})
+	j.step(what, "", func() error { return j.until(done) })
 }
 
 // until waits until done says so, as long as the system's patience lasts.
@@ -125,12 +122,7 @@ func (j *job) until(done func() bool) error {
 // write puts a file in its place all at once, with a mode that launchd takes: it loads no job that a group can write to.
 func (j *job) write(path, text string) {
 	shows := "write " + path + ", mode 0644:\n| " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n| ")
-	j.step(shows, func() error {
-		if err := replace(j.at(path), 0o644, []byte(text)); err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
-		}
-		return nil
-	})
+	j.step("write "+path, shows, func() error { return replace(j.at(path), 0o644, []byte(text)) })
 }
 
 // directory makes a directory unless it is there.
@@ -138,22 +130,13 @@ func (j *job) directory(path string, mode os.FileMode) {
 	if fi, err := os.Stat(j.at(path)); err == nil && fi.IsDir() {
 		return
 	}
-	j.step(fmt.Sprintf("make directory %s, mode %04o", path, mode), func() error {
-		if err := os.MkdirAll(j.at(path), mode); err != nil {
-			return fmt.Errorf("make the directory %s: %w", path, err)
-		}
-		return nil
-	})
+	shows := fmt.Sprintf("make directory %s, mode %04o", path, mode)
+	j.step("make the directory "+path, shows, func() error { return os.MkdirAll(j.at(path), mode) })
 }
 
 // remove removes a file. That it is not there is no error.
 func (j *job) remove(path string) {
-	j.step("remove "+path, func() error {
-		if err := removeFile(j.at(path)); err != nil {
-			return fmt.Errorf("remove %s: %w", path, err)
-		}
-		return nil
-	})
+	j.step("remove "+path, "remove "+path, func() error { return removeFile(j.at(path)) })
 }
 
 // at is where path is in the system.
