@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,7 +54,8 @@ func (l errorLog) Println(v ...any) {
 // A collector makes metrics of a description.
 type collector struct {
 	describe func() status.Status
-	limit    int // maxClients; tests have less
+	descs    map[string]*prometheus.Desc // by the family's name
+	limit    int                         // maxClients; tests have less
 
 	mu    sync.Mutex
 	names map[uint64]names // of the clients with series of their own, from one scrape to the next
@@ -65,49 +65,42 @@ type collector struct {
 type names struct{ name, mac string }
 
 func newCollector(describe func() status.Status) *collector {
-	return &collector{describe: describe, limit: maxClients}
+	c := &collector{describe: describe, limit: maxClients, descs: map[string]*prometheus.Desc{}}
+	for _, f := range families {
+		c.descs[f.name] = prometheus.NewDesc(prefix+f.name, f.help, f.labels, nil)
+	}
+	return c
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, f := range families {
-		ch <- f.desc()
+	for _, d := range c.descs {
+		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	s := &scrape{Status: c.describe()}
-	s.clients = c.clients(s.Clients)
-	absent := map[string]bool{"dhcp": s.Network.DHCP == nil, "usernet": s.Network.Usernet == nil, "vmnet": s.Network.Vmnet == nil}
-	for _, f := range families {
-		if kind, _, _ := strings.Cut(f.name, "_"); absent[kind] {
-			continue
-		}
-		desc := f.desc()
-		f.series(s, func(v float64, labels ...string) {
-			for i, l := range labels {
-				labels[i] = clean(l)
-			}
-			ch <- prometheus.MustNewConstMetric(desc, f.kind, v, labels...)
-		})
+	s, o := c.describe(), output{c.descs, ch}
+	o.status(&s)
+	o.network(&s.Network)
+	own := slices.SortedFunc(slices.Values(s.Clients), func(a, b status.Client) int { return cmp.Compare(a.ID, b.ID) })
+	own = own[:min(len(own), c.limit)]
+	for i, n := range c.called(own) {
+		o.client(&own[i], strconv.FormatUint(own[i].ID, 10), n.name, n.mac)
 	}
 }
 
-// clients are those of all that have series of their own, with what they are called.
-func (c *collector) clients(all []status.Client) []client {
-	all = slices.SortedFunc(slices.Values(all), func(a, b status.Client) int { return cmp.Compare(a.ID, b.ID) })
-	own := make([]client, min(len(all), c.limit))
+// called is what the clients that have series of their own are called.
+func (c *collector) called(own []status.Client) []names {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.names
+	known, all := c.names, make([]names, len(own))
 	c.names = make(map[uint64]names, len(own))
 	for i := range own {
-		x := &all[i]
-		n := known[x.ID]
-		n.name, n.mac = cmp.Or(n.name, clean(x.Name), clean(x.Hostname)), cmp.Or(n.mac, clean(x.MAC))
-		c.names[x.ID] = n
-		own[i] = client{x, []string{strconv.FormatUint(x.ID, 10), n.name, n.mac}}
+		x, n := &own[i], known[own[i].ID]
+		all[i] = names{cmp.Or(n.name, clean(x.Name), clean(x.Hostname)), cmp.Or(n.mac, clean(x.MAC))}
+		c.names[x.ID] = all[i]
 	}
-	return own
+	return all
 }
