@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -100,7 +101,7 @@ func (o output) reasons(family string, drops map[string]uint64, labels ...string
 		sums[clean(strings.TrimPrefix(reason, "drop_"))] += n
 	}
 	for reason, n := range sums {
-		put(o, family, n, append(labels[:len(labels):len(labels)], reason)...)
+		put(o, family, n, append(slices.Clip(labels), reason)...)
 	}
 }
 
@@ -155,7 +156,7 @@ func (o output) traffic(whose string, toClient, toNet *status.Traffic, labels ..
 
 // client adds the series of one client. labels are those that all of them have.
 func (o output) client(c *status.Client, labels ...string) {
-	put(o, "client_info", 1, append(labels[:len(labels):len(labels)], c.Transport, c.State, c.Interface.Kind)...)
+	put(o, "client_info", 1, append(slices.Clip(labels), c.Transport, c.State, c.Interface.Kind)...)
 	o.traffic("client", &c.ToClient, &c.ToNet, labels...)
 	put(o, "client_mac_moves_total", c.MACMoves, labels...)
 	put(o, "client_queue_bytes", c.Queue.Bytes, labels...)
