@@ -128,11 +128,7 @@ func (rep *report) ExitCode() int {
 
 // WriteHead writes what the text report begins with.
 func WriteHead(w io.Writer, environment Facts) error {
-	var b strings.Builder
-	b.WriteString("socket_vmnet2 selftest\n\n")
-	writeFacts(&b, environment)
-	b.WriteByte('\n')
-	_, err := io.WriteString(w, b.String())
+	_, err := fmt.Fprintf(w, "socket_vmnet2 selftest\n\n%s\n", environment.lines())
 	return err
 }
 
@@ -144,35 +140,35 @@ func WriteStep(w io.Writer, s Step) error {
 
 // WriteTail writes what follows the steps; the last line is the verdict.
 func (rep *report) WriteTail(w io.Writer) error {
-	var b strings.Builder
-	b.WriteByte('\n')
+	text := "\n" + rep.Network.lines()
 	if len(rep.Network) > 0 {
-		writeFacts(&b, rep.Network)
-		b.WriteByte('\n')
+		text += "\n"
 	}
-	for _, l := range rep.Log {
-		fmt.Fprintf(&b, "log: %s\n", oneLine(l))
+	for i, l := range rep.Log {
+		text += "log: " + oneLine(l) + "\n"
+		if i == len(rep.Log)-1 {
+			text += "\n"
+		}
 	}
-	if len(rep.Log) > 0 {
-		b.WriteByte('\n')
-	}
-	fmt.Fprintf(&b, "verdict: %s: %d passed, %d failed, %d skipped in %.1f s", rep.Verdict, rep.Passed, rep.Failed, rep.Skipped, rep.Seconds)
+	reason := ""
 	if rep.Reason != "" {
-		fmt.Fprintf(&b, ": %s", oneLine(rep.Reason))
+		reason = ": " + oneLine(rep.Reason)
 	}
-	b.WriteByte('\n')
-	_, err := io.WriteString(w, b.String())
+	_, err := fmt.Fprintf(w, "%sverdict: %s: %d passed, %d failed, %d skipped in %.1f s%s\n",
+		text, rep.Verdict, rep.Passed, rep.Failed, rep.Skipped, rep.Seconds, reason)
 	return err
 }
 
-func writeFacts(b *strings.Builder, facts Facts) {
+// lines are the facts for people.
+func (f Facts) lines() (text string) {
 	width := 10 // as the names of steps have
-	for _, f := range facts {
-		width = max(width, len(f.Name))
+	for _, v := range f {
+		width = max(width, len(v.Name))
 	}
-	for _, f := range facts {
-		fmt.Fprintf(b, "%-*s  %s\n", width, f.Name, oneLine(fmt.Sprint(f.Value)))
+	for _, v := range f {
+		text += fmt.Sprintf("%-*s  %s\n", width, v.Name, oneLine(fmt.Sprint(v.Value)))
 	}
+	return text
 }
 
 // oneLine keeps what others wrote, such as an error of several parts, from breaking the lines up.
@@ -201,7 +197,10 @@ func Entitlement(path string) string {
 	if err != nil {
 		return "not known: " + err.Error()
 	}
-	s, err := codesign.Read(b)
+	return entitlement(codesign.Read(b))
+}
+
+func entitlement(s codesign.Signature, err error) string {
 	switch {
 	case err != nil:
 		return "no: " + err.Error()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
 )
 
 func TestInLeases(t *testing.T) {
@@ -54,4 +56,16 @@ log: WARN a; b
 
 verdict: fail: 1 passed, 1 failed, 0 skipped in 0.0 s
 `, text(t, &rep))
+}
+
+func TestEntitlement(t *testing.T) {
+	assert.Contains(t, Entitlement(t.TempDir()+"/absent"), "not known: ")
+	assert.Contains(t, Entitlement("report_test.go"), "no: ")
+	for want, s := range map[string]codesign.Signature{
+		"yes: com.apple.security.virtualization":                   {Entitlements: []byte("<key>" + codesign.Entitlement + "</key><true/>")},
+		"no: signed without com.apple.security.virtualization":     {Entitlements: []byte("<key>" + codesign.Entitlement + "</key><false/>")},
+		"no: the program was changed after it was signed: page 7.": {Damaged: "page 7."},
+	} {
+		assert.Equal(t, want, entitlement(s, nil))
+	}
 }
