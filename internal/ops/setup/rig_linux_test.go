@@ -3,12 +3,9 @@
 package setup
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -39,10 +36,13 @@ func inside(t *testing.T) bool {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	copyTo(t, self, dir+"/test")
-	copyTo(t, program(t), dir+"/socket_vmnet2")
-	unit := fmt.Sprintf("[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nEnvironment=%s=1\n"+
-		"ExecStart=/mnt/test -test.v -test.timeout=5m -test.run=^%s$$\n"+
-		"ExecStopPost=/bin/sh -c \"echo $${EXIT_STATUS} >/mnt/code\"\nStandardOutput=file:/mnt/out\nStandardError=file:/mnt/out\n", insideVariable, t.Name())
+	path, err := program()
+	require.NoError(t, err)
+	copyTo(t, path, dir+"/socket_vmnet2")
+	// systemd ends with the test, with its exit code.
+	unit := fmt.Sprintf("[Unit]\nDefaultDependencies=no\nSuccessAction=exit-force\nFailureAction=exit-force\n[Service]\nType=oneshot\n"+
+		"Environment=%s=1\nExecStart=/mnt/test -test.v -test.timeout=5m -test.run=^%s$$\nStandardOutput=file:/mnt/out\nStandardError=file:/mnt/out\n",
+		insideVariable, t.Name())
 	require.NoError(t, os.Mkdir(dir+"/units", 0o755))
 	require.NoError(t, os.WriteFile(dir+"/units/test.service", []byte(unit), 0o600))
 	runRig(t, dir)
@@ -60,46 +60,18 @@ func removeRig(t *testing.T, dir string) {
 	assert.NoError(t, os.RemoveAll(dir))
 }
 
-// runRig runs the rig until the test in it has ended, and then everything in it is killed.
+// runRig runs the rig until the test in it has ended.
 func runRig(t *testing.T, dir string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c := exec.CommandContext(ctx, "timeout", "--kill-after=10", "240", "unshare", "--mount", "--propagation", "unchanged",
+	c := exec.CommandContext(t.Context(), "timeout", "--kill-after=10", "240", "unshare", "--mount", "--propagation", "unchanged",
 		"/bin/sh", "testdata/rig.sh", dir, "/lib/systemd/systemd", "--system", "--unit=test.service", "--log-target=console", "--show-status=no")
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) } // it cleans up then
 	c.WaitDelay = patience
 	c.Env = append(os.Environ(), insideVariable+"=1", "container=test", "SYSTEMD_UNIT_PATH=/etc/systemd/system")
-	var console bytes.Buffer
-	c.Stdout, c.Stderr = &console, &console
-	require.NoError(t, c.Start())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = c.Wait() // it is killed
-	}()
-	code := ""
-	for over := false; !over && code == ""; {
-		select {
-		case <-ended:
-			over = true
-		case <-time.After(50 * time.Millisecond):
-		}
-		b, _ := os.ReadFile(dir + "/code")
-		code = strings.TrimSpace(string(b))
-	}
-	cancel() // and with it everything else in there
-	select {
-	case <-ended:
-	case <-time.After(2 * patience):
-		t.Error("the rig does not end")
-	}
+	console, err := c.CombinedOutput()
 	out, _ := os.ReadFile(dir + "/out")
-	if assert.Equal(t, "0", code, "in the rig:\n%s", out) {
-		t.Log(string(out))
-		return
-	}
-	t.Log("console:\n" + console.String())
+	t.Log(string(out))
+	assert.NoError(t, err, "in the rig:\n%s", console)
 }
 
 // needRig skips where there can be no rig.
@@ -124,28 +96,17 @@ func needRig(t *testing.T) {
 }
 
 // program builds the program, once.
-func program(t *testing.T) string {
-	t.Helper()
-	require.NoError(t, build.err)
-	build.once.Do(func() {
-		if built, build.err = os.MkdirTemp("", "service-build-"); build.err != nil {
-			return
-		}
-		c := exec.CommandContext(t.Context(), "go", "build", "-o", built+"/socket_vmnet2", "../../../cmd/socket_vmnet2")
-		c.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := c.CombinedOutput()
-		if err != nil {
-			build.err = fmt.Errorf("%w: %s", err, out)
-		}
-	})
-	require.NoError(t, build.err)
-	return built + "/socket_vmnet2"
-}
-
-var build struct {
-	once sync.Once
-	err  error
-}
+var program = sync.OnceValues(func() (path string, err error) {
+	if built, err = os.MkdirTemp("", "service-build-"); err != nil {
+		return "", err
+	}
+	c := exec.Command("go", "build", "-o", built+"/socket_vmnet2", "../../../cmd/socket_vmnet2")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return built + "/socket_vmnet2", nil
+})
 
 func copyTo(t *testing.T, from, to string) {
 	t.Helper()

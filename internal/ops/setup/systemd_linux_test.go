@@ -255,6 +255,7 @@ func TestSystemdUser(t *testing.T) {
 		code, out := root.run(append([]string{"/usr/bin/systemctl"}, args...)...)
 		require.Equal(t, 0, code, out)
 	}
+	t.Cleanup(func() { _ = exec.Command("/usr/bin/systemctl", "kill", "--signal=KILL", "session.service").Run() }) // it knows no way to end
 	c := newCaller(t, &syscall.Credential{Uid: member, Gid: member}, units, "member", env...)
 	require.NoError(t, os.WriteFile(c.calls, nil, 0o666))
 	require.NoError(t, os.Chmod(c.calls, 0o666))
