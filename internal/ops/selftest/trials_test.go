@@ -175,7 +175,8 @@ func (tr *trial) check(t assert.TestingT, rep *report) {
 
 // TestTrials runs several beside each other: they wait most of the time.
 func TestTrials(t *testing.T) {
-	tests := trials(t.TempDir())
+	dir := t.TempDir()
+	tests := trials(dir)
 	reports, said := make([]report, len(tests)), make([]complaints, len(tests))
 	var wg sync.WaitGroup
 	few := make(chan struct{}, 16)
@@ -183,7 +184,7 @@ func TestTrials(t *testing.T) {
 		few <- struct{}{}
 		wg.Go(func() {
 			reports[i], said[i] = patiently(t.Context(), func() Options {
-				o := quickly(opener(tt.faults))
+				o := quickly(opener(trials(dir)[i].faults)) // which count from 0 again
 				o.Sharing = sharing
 				if tt.set != nil {
 					tt.set(&o)
