@@ -140,22 +140,23 @@ func WriteStep(w io.Writer, s Step) error {
 
 // WriteTail writes what follows the steps; the last line is the verdict.
 func (rep *report) WriteTail(w io.Writer) error {
-	text := "\n" + rep.Network.lines()
+	var b strings.Builder
+	b.WriteString("\n" + rep.Network.lines())
 	if len(rep.Network) > 0 {
-		text += "\n"
+		b.WriteByte('\n')
 	}
-	for i, l := range rep.Log {
-		text += "log: " + oneLine(l) + "\n"
-		if i == len(rep.Log)-1 {
-			text += "\n"
-		}
+	for _, l := range rep.Log {
+		b.WriteString("log: " + oneLine(l) + "\n")
+	}
+	if len(rep.Log) > 0 {
+		b.WriteByte('\n')
 	}
 	reason := ""
 	if rep.Reason != "" {
 		reason = ": " + oneLine(rep.Reason)
 	}
 	_, err := fmt.Fprintf(w, "%sverdict: %s: %d passed, %d failed, %d skipped in %.1f s%s\n",
-		text, rep.Verdict, rep.Passed, rep.Failed, rep.Skipped, rep.Seconds, reason)
+		&b, rep.Verdict, rep.Passed, rep.Failed, rep.Skipped, rep.Seconds, reason)
 	return err
 }
 
