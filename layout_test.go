@@ -331,6 +331,10 @@ func TestLinuxBinaries(t *testing.T) {
 			for _, p := range f.Progs {
 				assert.NotContains(t, []elf.ProgType{elf.PT_INTERP, elf.PT_DYNAMIC}, p.Type, "it is not static")
 			}
+			symbols, err := f.Symbols()
+			require.NoError(t, err)
+			assert.False(t, slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return strings.HasPrefix(s.Name, "text/template.(*state)") }),
+				"text/template calls methods by name, so the linker keeps all that there are: 4 MB")
 		})
 	}
 }

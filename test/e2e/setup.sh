@@ -64,7 +64,7 @@ missing_tools() {
 	[ -r /usr/share/bash-completion/bash_completion ] || echo bash-completion
 	[ "$(uname -s)" = Linux ] || return 0
 	have visudo || [ -x /usr/sbin/visudo ] || echo sudo
-	have systemd-analyze && have systemd-socket-activate || echo systemd
+	have systemd-analyze || echo systemd
 	have ip || echo iproute2
 }
 

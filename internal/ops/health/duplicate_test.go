@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,7 +46,7 @@ func TestDuplicateIP(t *testing.T) {
 	w.after(time.Hour)
 	w.Network.DHCP.Leases = []status.Lease{{IP: w.Clients[0].IP, MAC: "52:54:00:00:00:01"}}
 	assert.Contains(t, w.look(t)[status.DuplicateIP].Text, "DHCP gave it to 52:54:00:00:00:01.", "it goes on until one has another address")
-	assert.Equal(t, 1, strings.Count(w.log.String(), "two guests use one IP address"))
+	assert.Equal(t, 1, w.said("two guests use one IP address"))
 	w.claim(3, "192.168.105.78")
 	assert.Empty(t, w.look(t))
 }
@@ -89,7 +88,7 @@ func TestManyDuplicates(t *testing.T) {
 	problems := w.m.Problems(w.Status)
 	assert.Len(t, problems, 8)
 	assert.Contains(t, problems[7].Text, "(and 12 more like this)")
-	assert.Equal(t, 8, strings.Count(w.log.String(), "two guests use one IP address"))
+	assert.Equal(t, 8, w.said("two guests use one IP address"))
 }
 
 func TestDuplicateMAC(t *testing.T) {
@@ -107,7 +106,7 @@ func TestDuplicateMAC(t *testing.T) {
 	assert.Equal(t, status.Error, p.Severity)
 	assert.Equal(t, []uint64{1, 3}, p.Clients)
 	assert.Contains(t, p.Text, "52:54:00:00:00:01 is the MAC address of 2 clients")
-	assert.Equal(t, 1, strings.Count(w.log.String(), "two clients use one MAC address"))
+	assert.Equal(t, 1, w.said("two clients use one MAC address"))
 	w.after(2 * time.Minute)
 	assert.Contains(t, w.look(t), status.DuplicateMAC, "quiet, but both are there")
 	w.Clients = w.Clients[1:]

@@ -3,13 +3,13 @@
 package health_test
 
 import (
-	"bytes"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +20,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,13 +31,17 @@ var start = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 // A world is a status document that changes, and the Monitor that looks at it.
 type world struct {
 	status.Status
-	log bytes.Buffer
+	log vnettest.Log
 	m   *health.Monitor
+
+	mu    sync.Mutex           // of what follows, and of Status where the Monitor looks by itself
+	waits map[uint64]time.Time // since when, by client
+	looks int
 }
 
 // newWorld is a daemon on the embedded network without a problem, with clients 1 … n that have been there for an hour.
 func newWorld(t *testing.T, n int, options ...func(*health.Options)) *world {
-	w := &world{Status: status.Status{
+	w := &world{waits: map[uint64]time.Time{}, Status: status.Status{
 		Now: start,
 		Daemon: status.Daemon{
 			Version: "v0.0.0-test", Socket: "/run/vm.sock", StateFile: "/state/x", MaxClients: 256, QueueSize: 2 << 20,
@@ -55,7 +60,7 @@ func newWorld(t *testing.T, n int, options ...func(*health.Options)) *world {
 	for id := range n {
 		w.Clients = append(w.Clients, client(uint64(id+1)))
 	}
-	o := health.Options{Log: slog.New(slog.NewTextHandler(&w.log, nil))}
+	o := health.Options{Log: slog.New(slog.NewTextHandler(&w.log, nil)), Status: w.status}
 	for _, change := range options {
 		change(&o)
 	}
@@ -406,9 +411,9 @@ func TestOverlap(t *testing.T) {
 	assert.Equal(t, status.Warning, p.Severity)
 	assert.Contains(t, p.Text, "This network, 192.168.105.0/24, overlaps wg0 192.168.105.7/24: guests cannot reach what is there.")
 	assert.Contains(t, p.Fix, "    --vmnet-gateway=192.168.107.1")
-	assert.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"))
+	assert.Equal(t, 1, w.said("level=WARN"))
 	w.look(t)
-	assert.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"), "once")
+	assert.Equal(t, 1, w.said("level=WARN"), "once")
 
 	w.onVmnet()
 	assert.Contains(t, w.look(t)[status.SubnetOverlap].Text, "frames for guests may go there")

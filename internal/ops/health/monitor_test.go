@@ -3,105 +3,75 @@
 package health_test
 
 import (
-	"bytes"
 	"encoding/binary"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// A live is a daemon in a bubble: its clients are what the Monitor was told of.
-type live struct {
-	m *health.Monitor
-
-	log lines
-
-	mu    sync.Mutex
-	st    status.Status
-	waits map[uint64]time.Time
-	looks int
-}
-
-func newLive(t *testing.T, clients int) *live {
-	l := &live{st: newWorld(t, clients).Status, waits: map[uint64]time.Time{}}
-	l.m = health.New(health.Options{Log: slog.New(slog.NewTextHandler(&l.log, nil)), Status: l.status})
-	l.m.Look()
-	return l
-}
-
-func (l *live) status() status.Status {
-	l.mu.Lock()
-	l.looks++
-	st := l.st
+// status is the daemon's, in a bubble: by its clock, with the guests that wait.
+func (w *world) status() status.Status {
+	w.mu.Lock()
+	w.looks++
+	st := w.Status
 	st.Now = time.Now().UTC()
 	st.Clients = append([]status.Client{}, st.Clients...)
 	for i := range st.Clients {
 		c := &st.Clients[i]
-		if since, ok := l.waits[c.ID]; ok {
+		if since, ok := w.waits[c.ID]; ok {
 			c.DHCP.Waiting = max(time.Since(since), time.Millisecond).Seconds()
 			c.DHCP.Discovers = 2
 		}
 	}
-	l.mu.Unlock()
-	st.Health = l.m.Problems(st)
+	w.mu.Unlock()
+	st.Health = w.m.Problems(st)
 	return st
 }
 
 // asks and answered are what a guest and its server do.
-func (l *live) asks(id uint64) {
-	l.mu.Lock()
-	if _, ok := l.waits[id]; !ok {
-		l.waits[id] = time.Now()
+func (w *world) asks(id uint64) {
+	w.mu.Lock()
+	if _, ok := w.waits[id]; !ok {
+		w.waits[id] = time.Now()
 	}
-	since := l.waits[id]
-	l.mu.Unlock()
-	l.m.Seen(id, watch.Snapshot{MAC: mac(id), DHCP: watch.DISCOVER, Waiting: since, Asked: time.Now()})
+	since := w.waits[id]
+	w.mu.Unlock()
+	w.m.Seen(id, watch.Snapshot{MAC: mac(id), DHCP: watch.DISCOVER, Waiting: since, Asked: time.Now()})
 }
 
-func (l *live) answered(id uint64) {
-	l.mu.Lock()
-	delete(l.waits, id)
-	l.mu.Unlock()
-	l.m.Seen(id, watch.Snapshot{MAC: mac(id), DHCP: watch.DISCOVER})
+func (w *world) answered(id uint64) {
+	w.mu.Lock()
+	delete(w.waits, id)
+	w.mu.Unlock()
+	w.m.Seen(id, watch.Snapshot{MAC: mac(id), DHCP: watch.DISCOVER})
 }
 
-func (l *live) lines(of string) int { return strings.Count(l.log.String(), of) }
+// said is how often the log has a text.
+func (w *world) said(text string) int { return strings.Count(w.log.String(), text) }
 
 // looked is how often the Monitor has asked.
-func (l *live) looked() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.looks
+func (w *world) looked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.looks
 }
 
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
+// live runs a test in a bubble, on a daemon whose Monitor looks by itself.
+func live(t *testing.T, clients int, test func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clients)
+		w.m.Look()
+		test(t, w)
+	})
 }
 
 func mac(id uint64) net.HardwareAddr {
@@ -111,103 +81,93 @@ func mac(id uint64) net.HardwareAddr {
 const waitLine = "a guest gets no address: no server answers its DHCP requests"
 
 func TestNoAnswerIsWarnedOfOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLive(t, 2)
-		defer l.m.Close()
-		l.asks(1)
+	live(t, 2, func(t *testing.T, w *world) {
+		w.asks(1)
 		time.Sleep(4900 * time.Millisecond)
-		l.asks(1)
-		assert.Zero(t, l.lines("WARN"))
+		w.asks(1)
+		assert.Zero(t, w.said("WARN"))
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		assert.Equal(t, 1, l.lines(waitLine), l.log.String())
-		assert.Equal(t, 1, l.lines("clients=[1] "))
-		assert.Contains(t, l.log.String(), "the embedded network's gateway does not answer, though it has addresses.")
+		assert.Equal(t, 1, w.said(waitLine), w.log.String())
+		assert.Equal(t, 1, w.said("clients=[1] "))
+		assert.Contains(t, w.log.String(), "the embedded network's gateway does not answer, though it has addresses.")
 		for range 100 {
 			time.Sleep(4 * time.Second)
-			l.asks(1)
-			assert.Len(t, l.status().Health, 1)
+			w.asks(1)
+			assert.Len(t, w.status().Health, 1)
 		}
-		assert.Equal(t, 1, l.lines("WARN"), "one for the whole of it")
-		l.answered(1)
+		assert.Equal(t, 1, w.said("WARN"), "one for the whole of it")
+		w.answered(1)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		assert.Empty(t, l.status().Health)
-		assert.Equal(t, 1, l.lines("the guest waits for no address any more"))
+		assert.Empty(t, w.status().Health)
+		assert.Equal(t, 1, w.said("the guest waits for no address any more"))
 
-		l.asks(1) // another episode
+		w.asks(1) // another episode
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, 2, l.lines(waitLine))
-		l.mu.Lock()
-		l.st.Clients = l.st.Clients[1:]
-		delete(l.waits, 1)
-		l.mu.Unlock()
-		l.m.Gone(1)
-		assert.Empty(t, l.status().Health, "gone")
+		assert.Equal(t, 2, w.said(waitLine))
+		w.mu.Lock()
+		w.Clients = w.Clients[1:]
+		delete(w.waits, 1)
+		w.mu.Unlock()
+		w.m.Gone(1)
+		assert.Empty(t, w.status().Health, "gone")
 	})
 }
 
 func TestAnsweredInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLive(t, 1)
-		defer l.m.Close()
+	live(t, 1, func(t *testing.T, w *world) {
 		for range 20 {
-			l.asks(1)
+			w.asks(1)
 			time.Sleep(3 * time.Second)
-			l.answered(1)
+			w.answered(1)
 			time.Sleep(4 * time.Second)
 		}
-		assert.Empty(t, l.log.String())
+		assert.Empty(t, w.log.String())
 	})
 }
 
 func TestIdleHasNoTimer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLive(t, 2)
-		defer l.m.Close()
+	live(t, 2, func(t *testing.T, w *world) {
 		for id := range uint64(2) {
-			l.m.Seen(id+1, watch.Snapshot{MAC: mac(id + 1), IP: netip.MustParseAddr("192.168.105.9").Next()})
+			w.m.Seen(id+1, watch.Snapshot{MAC: mac(id + 1), IP: netip.MustParseAddr("192.168.105.9").Next()})
 		}
 		time.Sleep(time.Minute)
-		looks := l.looked()
+		looks := w.looked()
 		assert.NotZero(t, looks)
 		for range 1000 {
 			time.Sleep(time.Minute)
-			l.m.Seen(1, watch.Snapshot{MAC: mac(1), IP: netip.MustParseAddr("192.168.105.9").Next(), Claimed: time.Now()})
+			w.m.Seen(1, watch.Snapshot{MAC: mac(1), IP: netip.MustParseAddr("192.168.105.9").Next(), Claimed: time.Now()})
 		}
-		assert.Equal(t, looks, l.looked(), "the same again is no news")
+		assert.Equal(t, looks, w.looked(), "the same again is no news")
 	})
 }
 
 func TestDuplicateIsWarnedOfWithoutAsking(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLive(t, 2)
-		defer l.m.Close()
+	live(t, 2, func(t *testing.T, w *world) {
 		ip := netip.MustParseAddr("192.168.105.50")
 		say := func(id uint64) {
-			l.mu.Lock()
-			l.st.Clients[id-1].IP, l.st.Clients[id-1].IPSeen = ip, time.Now()
-			l.mu.Unlock()
-			l.m.Seen(id, watch.Snapshot{MAC: mac(id), IP: ip, Claimed: time.Now()})
+			w.mu.Lock()
+			w.Clients[id-1].IP, w.Clients[id-1].IPSeen = ip, time.Now()
+			w.mu.Unlock()
+			w.m.Seen(id, watch.Snapshot{MAC: mac(id), IP: ip, Claimed: time.Now()})
 		}
 		say(1)
 		time.Sleep(10 * time.Minute)
 		say(2)
 		time.Sleep(time.Minute)
-		assert.Zero(t, l.lines("WARN"), "the first may be off")
+		assert.Zero(t, w.said("WARN"), "the first may be off")
 		say(1)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, 1, l.lines("two guests use one IP address"))
+		assert.Equal(t, 1, w.said("two guests use one IP address"))
 	})
 }
 
 // TestHostile has a guest claim and ask with every frame, for a quarter of an hour.
 func TestHostile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLive(t, 3)
-		defer l.m.Close()
+	live(t, 3, func(t *testing.T, w *world) {
 		r := rand.New(rand.NewPCG(1, 2))
 		frames := 0
 		const rounds = 300 // of three seconds
@@ -219,33 +179,32 @@ func TestHostile(t *testing.T) {
 				if b[1]&1 == 0 {
 					s.Waiting, s.Asked = time.Now(), time.Now()
 				}
-				l.m.Seen(1+uint64(b[2])%3, s)
+				w.m.Seen(1+uint64(b[2])%3, s)
 				frames++
 			}
-			l.mu.Lock()
-			l.st.Clients[0].IP = netip.AddrFrom4([4]byte{192, 168, 105, byte(1 + frames/1000%2)})
-			if l.waits[2] = time.Now().Add(-6 * time.Second); frames/1000%2 == 0 {
-				delete(l.waits, 2)
+			w.mu.Lock()
+			w.Clients[0].IP = netip.AddrFrom4([4]byte{192, 168, 105, byte(1 + frames/1000%2)})
+			if w.waits[2] = time.Now().Add(-6 * time.Second); frames/1000%2 == 0 {
+				delete(w.waits, 2)
 			}
-			l.mu.Unlock()
+			w.mu.Unlock()
 			time.Sleep(3 * time.Second)
 		}
-		assert.LessOrEqual(t, l.looked(), 3*rounds+10, "one a second at most")
+		assert.LessOrEqual(t, w.looked(), 3*rounds+10, "one a second at most")
 	})
 }
 
 func TestClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLive(t, 1)
+	live(t, 1, func(t *testing.T, w *world) {
 		synctest.Wait()
-		l.asks(1)
-		l.m.Close()
-		l.m.Close()
-		l.asks(1)
-		l.m.Look()
+		w.asks(1)
+		w.m.Close()
+		w.m.Close()
+		w.asks(1)
+		w.m.Look()
 		time.Sleep(time.Minute)
-		assert.Equal(t, 1, l.looked())
-		assert.Len(t, l.status().Health, 1, "a question is answered")
+		assert.Equal(t, 1, w.looked())
+		assert.Len(t, w.status().Health, 1, "a question is answered")
 	})
 }
 
@@ -274,13 +233,13 @@ func TestOneEpisode(t *testing.T) {
 		w.Network.State = state
 		w.look(t)
 	}
-	assert.Equal(t, 1, strings.Count(w.log.String(), "level=WARN"))
+	assert.Equal(t, 1, w.said("level=WARN"))
 	w.Clients[0].DHCP.Waiting = 0
 	w.look(t)
-	assert.Equal(t, 1, strings.Count(w.log.String(), "the guest waits for no address any more"))
+	assert.Equal(t, 1, w.said("the guest waits for no address any more"))
 	w.look(t)
 	w.Clients[0].DHCP.Waiting = 5
 	w.after(2 * time.Second)
 	w.look(t)
-	assert.Equal(t, 2, strings.Count(w.log.String(), "level=WARN"))
+	assert.Equal(t, 2, w.said("level=WARN"))
 }

@@ -2,113 +2,133 @@
 
 package metrics
 
-import "github.com/socket-vmnet2/socket_vmnet2/internal/status"
+import (
+	"slices"
+	"strings"
 
-// reason is the label of what was dropped or refused.
-var reason = []string{"reason"}
+	"github.com/prometheus/client_golang/prometheus"
 
-// families are all of ours.
-var families = []*family{
-	gauge("build_info", "The program that runs. Always 1.", []string{"version"}, func(s *scrape, put put) { put(1, s.Daemon.Version) }),
-	gauge("start_time_seconds", "When the daemon was started, in seconds since 1970. An upgrade in place does not change it.", nil, startTime),
-	counter("upgrades_total", "Upgrades in place since the start.", nil, of(func(s *scrape) int { return s.Daemon.Upgrades })),
-	gauge("health_problems", "Problems that socket_vmnet2 status tells now.", []string{"code", "severity"}, problems),
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+)
 
-	gauge("captures", "Captures that run.", nil, of(func(s *scrape) int { return s.Daemon.Captures.Running })),
-	counter("captures_started_total", "Captures that have begun since the program started.", nil,
-		of(func(s *scrape) uint64 { return s.Daemon.Captures.Started })),
-	counter("captures_stalled_total", "Captures that were ended because their readers took nothing.", nil,
-		of(func(s *scrape) uint64 { return s.Daemon.Captures.Stalled })),
+// prefix of every name of ours.
+const prefix = "socket_vmnet2_"
 
-	gauge("network_info", "How the network was set up. Always 1.", []string{"backend", "mode", "subnet", "gateway", "socket"}, networkInfo),
-	gauge("network_up", "Whether the network runs. 0 while it starts, and when it has failed.", nil,
-		of(func(s *scrape) int { return map[bool]int{true: 1}[s.Network.State == status.NetworkRunning] })),
+// Labels of several families.
+var (
+	reason       = []string{"reason"} // of what was dropped or refused
+	perClient    = []string{"client", "name", "mac"}
+	clientReason = []string{"client", "name", "mac", "reason"}
+)
 
-	gauge("clients", "Clients that are connected.", nil, of(func(s *scrape) int { return len(s.Clients) })),
-	gauge("clients_limit", "Clients that may be connected at once.", nil, of(func(s *scrape) int { return s.Daemon.MaxClients })),
-	counter("client_connects_total", "Clients that have connected.", nil, of(func(s *scrape) uint64 { return s.Totals.Connects })),
-	counter("clients_refused_total", "Clients that were refused because there were too many.", nil,
-		of(func(s *scrape) uint64 { return s.Totals.Refused })),
-
-	counter("network_receive_bytes_total", "Bytes of the frames to all guests, those that have left included.", nil,
-		of(func(s *scrape) uint64 { return s.Totals.ToClient.Bytes })),
-	counter("network_receive_packets_total", "Frames to all guests, those that have left included.", nil,
-		of(func(s *scrape) uint64 { return s.Totals.ToClient.Frames })),
-	counter("network_receive_drop_total", "Frames to all guests that were dropped, those that have left included.", reason,
-		func(s *scrape, put put) { put.reasons(s.Totals.ToClient.Drops) }),
-	counter("network_transmit_bytes_total", "Bytes of the frames from all guests, those that have left included.", nil,
-		of(func(s *scrape) uint64 { return s.Totals.ToNet.Bytes })),
-	counter("network_transmit_packets_total", "Frames from all guests, those that have left included.", nil,
-		of(func(s *scrape) uint64 { return s.Totals.ToNet.Frames })),
-	counter("network_transmit_drop_total", "Frames from all guests that were dropped, those that have left included.", reason,
-		func(s *scrape, put put) { put.reasons(s.Totals.ToNet.Drops) }),
-
-	gauge("client_info", "A client, how it is connected, and what state it is in. Always 1.", perClient("transport", "state", "interface"),
-		each(func(c *client, put put) { put(1, c.Transport, c.State, c.Interface.Kind) })),
-	counter("client_receive_bytes_total", "Bytes of the frames to the guest.", perClient(),
-		eachOf(func(c *client) uint64 { return c.ToClient.Bytes })),
-	counter("client_receive_packets_total", "Frames to the guest.", perClient(), eachOf(func(c *client) uint64 { return c.ToClient.Frames })),
-	counter("client_receive_drop_total", "Frames to the guest that were dropped.", perClient("reason"),
-		each(func(c *client, put put) { put.reasons(c.ToClient.Drops) })),
-	counter("client_transmit_bytes_total", "Bytes of the frames from the guest.", perClient(),
-		eachOf(func(c *client) uint64 { return c.ToNet.Bytes })),
-	counter("client_transmit_packets_total", "Frames from the guest.", perClient(), eachOf(func(c *client) uint64 { return c.ToNet.Frames })),
-	counter("client_transmit_drop_total", "Frames from the guest that were dropped.", perClient("reason"),
-		each(func(c *client, put put) { put.reasons(c.ToNet.Drops) })),
-	counter("client_mac_moves_total", "MAC addresses that came to the client from another one.", perClient(),
-		eachOf(func(c *client) uint64 { return c.MACMoves })),
-	gauge("client_queue_bytes", "What waits because the client is busy.", perClient(),
-		eachOf(func(c *client) float64 { return float64(c.Queue.Bytes) })),
-	gauge("client_stalled_seconds", "For how long the client has taken nothing although something waits.", perClient(),
-		eachOf(func(c *client) float64 { return c.Queue.Stalled })),
-	gauge("client_dhcp_waiting_seconds", "For how long the guest has been asking for an address without an answer.", perClient(),
-		eachOf(func(c *client) float64 { return c.DHCP.Waiting })),
-
-	gauge("dhcp_pool_addresses", "Addresses that guests without a reservation can get. Not known of vmnet's own server.", nil,
-		func(s *scrape, put put) { put.pool(s, s.Network.DHCP.Size) }),
-	gauge("dhcp_leased_addresses", "Addresses of the pool that no other guest can get now. Not known of vmnet's own server.", nil,
-		func(s *scrape, put put) { put.pool(s, s.Network.DHCP.Leased) }),
-	gauge("dhcp_leases", "Leases of the embedded network, those of reserved addresses included.", nil, leases),
-	counter("dhcp_unanswered_total", "DHCP requests that the embedded network did not answer.", reason,
-		func(s *scrape, put put) { put.reasons(s.Network.DHCP.Unanswered) }),
-
-	gauge("usernet_flows", "Connections through the gateway of the embedded network.", []string{"protocol"}, flows),
-	counter("usernet_drop_total", "Frames that the gateway of the embedded network dropped.", reason,
-		func(s *scrape, put put) { put.reasons(s.Network.Usernet.Drops) }),
-	gauge("usernet_forwards", "Forwarded ports of the embedded network, by whether they took what came last.", []string{"state"},
-		forwards),
-
-	gauge("vmnet_clients", "Clients with an interface of their own, and those that share one.", []string{"interface"}, interfaces),
-	counter("vmnet_interface_starts_total", "Interfaces that vmnet.framework has started.", nil,
-		of(func(s *scrape) uint64 { return s.Network.Vmnet.Starts })),
-	counter("vmnet_interface_start_failures_total", "Interfaces that vmnet.framework has refused to start.", nil,
-		of(func(s *scrape) uint64 { return s.Network.Vmnet.StartFailures })),
-	counter("vmnet_interface_restarts_total", "Interfaces that were started again after they had failed.", nil,
-		of(func(s *scrape) uint64 { return s.Network.Vmnet.Restarts })),
-	counter("vmnet_clients_promoted_total", "Clients that came from a shared interface to one of their own.", nil,
-		of(func(s *scrape) uint64 { return s.Network.Vmnet.Promoted })),
-	counter("vmnet_exhausted_packets_total", "Frames that vmnet.framework had no buffer for.", nil,
-		of(func(s *scrape) uint64 { return s.Network.Vmnet.Exhausted })),
+// A family is all series of one name. It is a counter if that ends in _total, else a gauge.
+type family struct {
+	name, help string // the name is without prefix
+	labels     []string
 }
 
-func startTime(s *scrape, put put) {
-	if !s.Daemon.Started.IsZero() {
-		put(float64(s.Daemon.Started.UnixMilli()) / 1000)
+// families are all of ours.
+var families = []family{
+	{"build_info", "The program that runs. Always 1.", []string{"version"}},
+	{"start_time_seconds", "When the daemon was started, in seconds since 1970. An upgrade in place does not change it.", nil},
+	{"upgrades_total", "Upgrades in place since the start.", nil},
+	{"health_problems", "Problems that socket_vmnet2 status tells now.", []string{"code", "severity"}},
+	{"captures", "Captures that run.", nil},
+	{"captures_started_total", "Captures that have begun since the program started.", nil},
+	{"captures_stalled_total", "Captures that were ended because their readers took nothing.", nil},
+	{"network_info", "How the network was set up. Always 1.", []string{"backend", "mode", "subnet", "gateway", "socket"}},
+	{"network_up", "Whether the network runs. 0 while it starts, and when it has failed.", nil},
+	{"clients", "Clients that are connected.", nil},
+	{"clients_limit", "Clients that may be connected at once.", nil},
+	{"client_connects_total", "Clients that have connected.", nil},
+	{"clients_refused_total", "Clients that were refused because there were too many.", nil},
+	{"network_receive_bytes_total", "Bytes of the frames to all guests, those that have left included.", nil},
+	{"network_receive_packets_total", "Frames to all guests, those that have left included.", nil},
+	{"network_receive_drop_total", "Frames to all guests that were dropped, those that have left included.", reason},
+	{"network_transmit_bytes_total", "Bytes of the frames from all guests, those that have left included.", nil},
+	{"network_transmit_packets_total", "Frames from all guests, those that have left included.", nil},
+	{"network_transmit_drop_total", "Frames from all guests that were dropped, those that have left included.", reason},
+	{"client_info", "A client, how it is connected, and what state it is in. Always 1.", []string{"client", "name", "mac", "transport", "state", "interface"}},
+	{"client_receive_bytes_total", "Bytes of the frames to the guest.", perClient},
+	{"client_receive_packets_total", "Frames to the guest.", perClient},
+	{"client_receive_drop_total", "Frames to the guest that were dropped.", clientReason},
+	{"client_transmit_bytes_total", "Bytes of the frames from the guest.", perClient},
+	{"client_transmit_packets_total", "Frames from the guest.", perClient},
+	{"client_transmit_drop_total", "Frames from the guest that were dropped.", clientReason},
+	{"client_mac_moves_total", "MAC addresses that came to the client from another one.", perClient},
+	{"client_queue_bytes", "What waits because the client is busy.", perClient},
+	{"client_stalled_seconds", "For how long the client has taken nothing although something waits.", perClient},
+	{"client_dhcp_waiting_seconds", "For how long the guest has been asking for an address without an answer.", perClient},
+	{"dhcp_pool_addresses", "Addresses that guests without a reservation can get. Not known of vmnet's own server.", nil},
+	{"dhcp_leased_addresses", "Addresses of the pool that no other guest can get now. Not known of vmnet's own server.", nil},
+	{"dhcp_leases", "Leases of the embedded network, those of reserved addresses included.", nil},
+	{"dhcp_unanswered_total", "DHCP requests that the embedded network did not answer.", reason},
+	{"usernet_flows", "Connections through the gateway of the embedded network.", []string{"protocol"}},
+	{"usernet_drop_total", "Frames that the gateway of the embedded network dropped.", reason},
+	{"usernet_forwards", "Forwarded ports of the embedded network, by whether they took what came last.", []string{"state"}},
+	{"vmnet_clients", "Clients with an interface of their own, and those that share one.", []string{"interface"}},
+	{"vmnet_interface_starts_total", "Interfaces that vmnet.framework has started.", nil},
+	{"vmnet_interface_start_failures_total", "Interfaces that vmnet.framework has refused to start.", nil},
+	{"vmnet_interface_restarts_total", "Interfaces that were started again after they had failed.", nil},
+	{"vmnet_clients_promoted_total", "Clients that came from a shared interface to one of their own.", nil},
+	{"vmnet_exhausted_packets_total", "Frames that vmnet.framework had no buffer for.", nil},
+}
+
+// An output takes the series of one scrape.
+type output struct {
+	descs map[string]*prometheus.Desc // by the family's name
+	ch    chan<- prometheus.Metric
+}
+
+// put adds a series of a family. Labels may come from guests.
+func put[N int | uint64 | float64](o output, family string, v N, labels ...string) {
+	kind := prometheus.GaugeValue
+	if strings.HasSuffix(family, "_total") {
+		kind = prometheus.CounterValue
+	}
+	for i, l := range labels {
+		labels[i] = clean(l)
+	}
+	o.ch <- prometheus.MustNewConstMetric(o.descs[family], kind, float64(v), labels...)
+}
+
+// reasons adds a series for each reason of drops, without what all have in common, which says the metric's name already. Reasons that
+// look alike are one.
+func (o output) reasons(family string, drops map[string]uint64, labels ...string) {
+	sums := make(map[string]uint64, len(drops))
+	for reason, n := range drops {
+		sums[clean(strings.TrimPrefix(reason, "drop_"))] += n
+	}
+	for reason, n := range sums {
+		put(o, family, n, append(slices.Clip(labels), reason)...)
 	}
 }
 
-func problems(s *scrape, put put) {
+// maxText is the longest value of a label in bytes.
+const maxText = 128
+
+// clean makes what may come from a guest or a system a value of a label: printable UTF-8, not too long.
+func clean(s string) string { return printable.Line(s, maxText) }
+
+// status adds all but the clients' own series.
+func (o output) status(s *status.Status) {
+	d, n := &s.Daemon, &s.Network
+	put(o, "build_info", 1, d.Version)
+	if !d.Started.IsZero() {
+		put(o, "start_time_seconds", float64(d.Started.UnixMilli())/1000)
+	}
+	put(o, "upgrades_total", d.Upgrades)
 	found := map[[2]string]int{}
 	for _, p := range s.Health {
 		found[[2]string{clean(p.Code), clean(p.Severity)}]++
 	}
 	for k, n := range found {
-		put(float64(n), k[0], k[1])
+		put(o, "health_problems", n, k[0], k[1])
 	}
-}
-
-func networkInfo(s *scrape, put put) {
-	n := &s.Network
+	put(o, "captures", d.Captures.Running)
+	put(o, "captures_started_total", d.Captures.Started)
+	put(o, "captures_stalled_total", d.Captures.Stalled)
 	subnet, gateway := "", ""
 	if n.Subnet.IsValid() {
 		subnet = n.Subnet.String()
@@ -116,37 +136,64 @@ func networkInfo(s *scrape, put put) {
 	if n.Gateway.IsValid() {
 		gateway = n.Gateway.String()
 	}
-	put(1, n.Backend, n.Mode, subnet, gateway, s.Daemon.Socket)
+	put(o, "network_info", 1, n.Backend, n.Mode, subnet, gateway, d.Socket)
+	put(o, "network_up", map[bool]int{true: 1}[n.State == status.NetworkRunning])
+	put(o, "clients", len(s.Clients))
+	put(o, "clients_limit", d.MaxClients)
+	put(o, "client_connects_total", s.Totals.Connects)
+	put(o, "clients_refused_total", s.Totals.Refused)
+	o.traffic("network", &s.Totals.ToClient, &s.Totals.ToNet)
 }
 
-// pool adds n, which is known of the embedded network's server only.
-func (put put) pool(s *scrape, n int) {
-	if s.Network.DHCP.Size > 0 {
-		put(float64(n))
+// traffic adds what went to guests and what came from them.
+func (o output) traffic(whose string, toClient, toNet *status.Traffic, labels ...string) {
+	for way, t := range map[string]*status.Traffic{"_receive_": toClient, "_transmit_": toNet} {
+		put(o, whose+way+"bytes_total", t.Bytes, labels...)
+		put(o, whose+way+"packets_total", t.Frames, labels...)
+		o.reasons(whose+way+"drop_total", t.Drops, labels...)
 	}
 }
 
-func leases(s *scrape, put put) {
-	if s.Network.Usernet != nil {
-		put(float64(len(s.Network.DHCP.Leases)))
+// client adds the series of one client. labels are those that all of them have.
+func (o output) client(c *status.Client, labels ...string) {
+	put(o, "client_info", 1, append(slices.Clip(labels), c.Transport, c.State, c.Interface.Kind)...)
+	o.traffic("client", &c.ToClient, &c.ToNet, labels...)
+	put(o, "client_mac_moves_total", c.MACMoves, labels...)
+	put(o, "client_queue_bytes", c.Queue.Bytes, labels...)
+	put(o, "client_stalled_seconds", c.Queue.Stalled, labels...)
+	put(o, "client_dhcp_waiting_seconds", c.DHCP.Waiting, labels...)
+}
+
+// network adds what only some networks have.
+func (o output) network(n *status.Network) {
+	if d := n.DHCP; d != nil {
+		if d.Size > 0 { // it is known of the embedded network's server only
+			put(o, "dhcp_pool_addresses", d.Size)
+			put(o, "dhcp_leased_addresses", d.Leased)
+		}
+		if n.Usernet != nil {
+			put(o, "dhcp_leases", len(d.Leases))
+		}
+		o.reasons("dhcp_unanswered_total", d.Unanswered)
 	}
-}
-
-func flows(s *scrape, put put) {
-	put(float64(s.Network.Usernet.TCPFlows), "tcp")
-	put(float64(s.Network.Usernet.UDPFlows), "udp")
-}
-
-func forwards(s *scrape, put put) {
-	n := map[bool]int{}
-	for _, f := range s.Network.Usernet.Forwards {
-		n[f.Error == ""]++
+	if u := n.Usernet; u != nil {
+		put(o, "usernet_flows", u.TCPFlows, "tcp")
+		put(o, "usernet_flows", u.UDPFlows, "udp")
+		o.reasons("usernet_drop_total", u.Drops)
+		took := map[bool]int{}
+		for _, f := range u.Forwards {
+			took[f.Error == ""]++
+		}
+		put(o, "usernet_forwards", took[true], "ok")
+		put(o, "usernet_forwards", took[false], "failing")
 	}
-	put(float64(n[true]), "ok")
-	put(float64(n[false]), "failing")
-}
-
-func interfaces(s *scrape, put put) {
-	put(float64(s.Network.Vmnet.Own), status.InterfaceOwn)
-	put(float64(s.Network.Vmnet.Shared), status.InterfaceShared)
+	if v := n.Vmnet; v != nil {
+		put(o, "vmnet_clients", v.Own, status.InterfaceOwn)
+		put(o, "vmnet_clients", v.Shared, status.InterfaceShared)
+		put(o, "vmnet_interface_starts_total", v.Starts)
+		put(o, "vmnet_interface_start_failures_total", v.StartFailures)
+		put(o, "vmnet_interface_restarts_total", v.Restarts)
+		put(o, "vmnet_clients_promoted_total", v.Promoted)
+		put(o, "vmnet_exhausted_packets_total", v.Exhausted)
+	}
 }

@@ -11,13 +11,17 @@ package metrics
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -55,7 +59,8 @@ func (l errorLog) Println(v ...any) {
 // A collector makes metrics of a description.
 type collector struct {
 	describe func() status.Status
-	limit    int // maxClients; tests have less
+	descs    map[string]*prometheus.Desc // by the family's name
+	limit    int                         // maxClients; tests have less
 
 	mu    sync.Mutex
 	names map[uint64]names // of the clients with series of their own, from one scrape to the next
@@ -65,49 +70,101 @@ type collector struct {
 type names struct{ name, mac string }
 
 func newCollector(describe func() status.Status) *collector {
-	return &collector{describe: describe, limit: maxClients}
+	c := &collector{describe: describe, limit: maxClients, descs: map[string]*prometheus.Desc{}}
+	for _, f := range families {
+		c.descs[f.name] = prometheus.NewDesc(prefix+f.name, f.help, f.labels, nil)
+	}
+	return c
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, f := range families {
-		ch <- f.desc()
+	for _, d := range c.descs {
+		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	s := &scrape{Status: c.describe()}
-	s.clients = c.clients(s.Clients)
-	absent := map[string]bool{"dhcp": s.Network.DHCP == nil, "usernet": s.Network.Usernet == nil, "vmnet": s.Network.Vmnet == nil}
-	for _, f := range families {
-		if kind, _, _ := strings.Cut(f.name, "_"); absent[kind] {
-			continue
-		}
-		desc := f.desc()
-		f.series(s, func(v float64, labels ...string) {
-			for i, l := range labels {
-				labels[i] = clean(l)
-			}
-			ch <- prometheus.MustNewConstMetric(desc, f.kind, v, labels...)
-		})
+	s, o := c.describe(), output{c.descs, ch}
+	o.status(&s)
+	o.network(&s.Network)
+	own := slices.SortedFunc(slices.Values(s.Clients), func(a, b status.Client) int { return cmp.Compare(a.ID, b.ID) })
+	own = own[:min(len(own), c.limit)]
+	for i, n := range c.called(own) {
+		o.client(&own[i], strconv.FormatUint(own[i].ID, 10), n.name, n.mac)
 	}
 }
 
-// clients are those of all that have series of their own, with what they are called.
-func (c *collector) clients(all []status.Client) []client {
-	all = slices.SortedFunc(slices.Values(all), func(a, b status.Client) int { return cmp.Compare(a.ID, b.ID) })
-	own := make([]client, min(len(all), c.limit))
+// called is what the clients that have series of their own are called.
+func (c *collector) called(own []status.Client) []names {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.names
+	known, all := c.names, make([]names, len(own))
 	c.names = make(map[uint64]names, len(own))
 	for i := range own {
-		x := &all[i]
-		n := known[x.ID]
-		n.name, n.mac = cmp.Or(n.name, clean(x.Name), clean(x.Hostname)), cmp.Or(n.mac, clean(x.MAC))
-		c.names[x.ID] = n
-		own[i] = client{x, []string{strconv.FormatUint(x.ID, 10), n.name, n.mac}}
+		x, n := &own[i], known[own[i].ID]
+		all[i] = names{cmp.Or(n.name, clean(x.Name), clean(x.Hostname)), cmp.Or(n.mac, clean(x.MAC))}
+		c.names[x.ID] = all[i]
 	}
-	return own
+	return all
+}
+
+// Path is where the metrics are.
+const Path = "/metrics"
+
+// Listen takes the port.
+func Listen(at netip.AddrPort) (*net.TCPListener, error) {
+	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+	if err == nil {
+		return ln, nil
+	}
+	why := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		why = "another program uses that port; end it or give --metrics-listen another port: "
+	case errors.Is(err, syscall.EACCES):
+		why = "this user may not use that port; give --metrics-listen one above 1023: "
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		why = "this host does not have that address: "
+	}
+	return nil, fmt.Errorf("listen for metrics at %s: %s%w", at, why, err)
+}
+
+// Alone has the metrics, which h answers with, be all that there is at a port: a program that connects to it can read and change nothing
+// else. With anyHost it is not looked at what name it is asked by.
+func Alone(h http.Handler, anyHost bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+Path, h)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "there is only "+Path+" here", http.StatusNotFound)
+	})
+	if anyHost {
+		return mux
+	}
+	return byAddress(mux)
+}
+
+// byAddress refuses requests by a name. A web page could else have a name of its author's lead to 127.0.0.1 and read the metrics: to
+// the browser they would be of that site.
+func byAddress(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isAddress(r.Host) {
+			http.Error(w, "ask by address or as localhost, not by another name", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isAddress tells whether host, with or without a port, is an address or localhost.
+func isAddress(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if strings.EqualFold(host, "localhost") || host == "" { // HTTP/1.0 has no host
+		return true
+	}
+	_, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return err == nil
 }

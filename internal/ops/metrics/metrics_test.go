@@ -92,7 +92,7 @@ func TestPage(t *testing.T) {
 	slices.Sort(rows)
 	assert.Equal(t, want, rows)
 	for _, name := range regexp.MustCompile(`socket_vmnet2_[a-z0-9_]*[a-z0-9]\b`).FindAllString(string(b), -1) {
-		assert.True(t, slices.ContainsFunc(families, func(f *family) bool { return prefix+f.name == name }), name)
+		assert.True(t, slices.ContainsFunc(families, func(f family) bool { return prefix+f.name == name }), name)
 	}
 }
 

@@ -22,44 +22,70 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
 
-// faults break the embedded network in one way each, to prove that a step notices.
+// faults break the embedded network, to prove that a step notices. What is nil or 0 breaks nothing.
 type faults struct {
-	mode     network.Mode
-	isolate  bool          // guests do not reach each other
-	noDHCP   bool          // there is no DHCP server, and the network says so
-	hideDHCP bool          // there is one, and the network says there is none
-	dhcpEnd  string        // last address of the range
-	noNAT44  bool          // there is no way out
-	slow     time.Duration // opening and attaching take so long
+	usernet          func(o *usernet.Options, opened int) // how it is made, the first time and the second
+	open             func(opened int) error
+	info             func(i *network.Info)
+	slow             time.Duration // opening and attaching take so long
+	ports, own       int           // more ports are refused, more share an interface
+	portClose, close error         // of ports beyond those of the guests, and of the network
 
-	wrongRange      bool // the network tells a DHCP range that is not in its subnet
-	noKind          bool // the network does not tell what it is
-	maxPorts        int  // more are refused
-	ownPorts        int  // more share an interface
-	noLease         bool // DHCP requests are lost
-	sameLease       bool // every ACK gives the same address
-	noARP           bool // ARP requests for the gateway are lost
-	noPing          bool // pings to the gateway are lost
-	losePing        int  // every so manieth ping is lost
-	loseUnicast     bool // nothing passes from guest to guest
-	floodUnicast    bool // what passes from guest to guest reaches all
-	mirrorUnicast   bool // and comes back
-	corrupt         bool // probes are damaged
-	twice           bool // probes arrive twice
-	loseBroadcast   bool // probes to all are lost
-	mirrorBroadcast bool // and come back
-	deafPort        int  // this one, counted from 1, hears no probes to all
-	maxLen          int  // longer frames between guests are lost
-	loseBatches     bool // batches of more than one frame are lost
-	twiceBatches    bool // and arrive twice
-	loseLoadedPing  bool // pings are lost while there are such batches
-	portCloseError  bool // ports beyond those of the guests fail to close
-	closeError      bool // the network fails to close
-	opens           int  // more often it does not open
-	moves           bool // opened again, it has another subnet
-	forgets         bool // opened again, it has given the first address to another guest
+	send  func(s sent) int                          // how often it passes on what a guest sends
+	stray func(s sent, to *brokenPort) bool         // whether it also brings it there
+	hear  func(to *brokenPort, frame []byte) []byte // what a guest gets in place of frame; nil: nothing
+}
 
-	onRequest func(mac []byte) // called for DHCP requests
+// A sent is a frame that a guest sends.
+type sent struct {
+	fakeguest.Packet
+	frame []byte
+	from  *brokenPort
+	many  bool // it comes with others
+}
+
+func (s sent) probe() bool     { return s.DstPort == probePort }
+func (s sent) broadcast() bool { return s.frame[0] == 0xff }
+func (s sent) toGuest() bool   { return ofGuest(s.frame) }
+func (s sent) toGateway() bool { return s.DstIP == s.from.n.Network.Info().Gateway }
+func (s sent) ping() bool      { return s.Proto == fakeguest.ProtoICMP && s.toGateway() }
+func (s sent) dhcp() bool      { return s.DstPort == dhcpv4.ServerPort }
+
+// ofGuest tells whether an address is that of a guest of the self test.
+func ofGuest(mac []byte) bool { return mac[0] == 0x5a && mac[1] == 0x32 }
+
+// lose loses what is like that, and twice passes it on twice.
+func lose(what func(sent) bool) faults  { return faults{send: times(0, what)} }
+func twice(what func(sent) bool) faults { return faults{send: times(2, what)} }
+
+func times(n int, what func(sent) bool) func(sent) int {
+	return func(s sent) int {
+		if what(s) {
+			return n
+		}
+		return 1
+	}
+}
+
+// deaf has one port, counted from 1, hear no broadcasts of IP.
+func deaf(port int) faults {
+	return faults{hear: func(to *brokenPort, f []byte) []byte {
+		if to.index == port && f[0] == 0xff && len(f) > 60 && f[12] == 8 && f[13] == 0 {
+			return nil
+		}
+		return f
+	}}
+}
+
+// loadedPing tells the pings of the third guest while others send many frames at once.
+func loadedPing() func(sent) bool {
+	var loaded atomic.Int64
+	return func(s sent) bool {
+		if s.many {
+			loaded.Store(time.Now().UnixNano())
+		}
+		return s.ping() && s.from.index == 3 && time.Since(time.Unix(0, loaded.Load())) < 5*time.Second
+	}
 }
 
 // opener makes broken networks, one after the other.
@@ -70,30 +96,23 @@ func opener(f faults) func(context.Context) (network.Network, error) {
 		if err := f.wait(ctx); err != nil {
 			return nil, err
 		}
-		if f.opens > 0 && opened > f.opens {
-			return nil, errors.New("no network 2")
+		if f.open != nil {
+			if err := f.open(opened); err != nil {
+				return nil, err
+			}
 		}
 		o := usernet.Options{
-			Config: gateway.Config{Mode: network.ModeShared, DisableDHCP: f.noDHCP, DisableNAT44: f.noNAT44},
+			Config: gateway.Config{Mode: network.ModeShared},
 			Start:  gateway.Program{Path: os.Args[0], UID: -1, GID: -1}.Start,
 		}
-		if f.dhcpEnd != "" {
-			o.Gateway, o.DHCPEnd = netip.MustParseAddr("192.168.105.1"), netip.MustParseAddr(f.dhcpEnd)
-		}
-		if f.mode != "" {
-			o.Mode = f.mode
-		}
-		if f.moves && opened > 1 {
-			o.Gateway = netip.MustParseAddr("192.168.106.1")
-		}
-		if f.forgets && opened > 1 {
-			o.Leases = store{}
+		if f.usernet != nil {
+			f.usernet(&o, opened)
 		}
 		n, err := usernet.New(o)
 		if err != nil {
 			return nil, err
 		}
-		return &broken{Network: n, faults: f, ports: map[*brokenPort]bool{}}, nil
+		return &broken{Network: n, faults: f, all: map[*brokenPort]bool{}}, nil
 	}
 }
 
@@ -125,12 +144,9 @@ type broken struct {
 	network.Network
 	faults
 
-	pings  atomic.Int64
-	loaded atomic.Int64 // when the last large batch was sent
-
-	mu    sync.Mutex
-	made  int
-	ports map[*brokenPort]bool
+	mu   sync.Mutex
+	made int
+	all  map[*brokenPort]bool
 }
 
 type brokenPort struct {
@@ -143,13 +159,8 @@ type brokenPort struct {
 
 func (n *broken) Info() network.Info {
 	i := n.Network.Info()
-	switch {
-	case n.wrongRange:
-		i.DHCPEnd = netip.MustParseAddr("10.0.0.1")
-	case n.noKind:
-		i.Backend = ""
-	case n.hideDHCP:
-		i.DHCPStart, i.DHCPEnd = netip.Addr{}, netip.Addr{}
+	if n.info != nil {
+		n.info(&i)
 	}
 	return i
 }
@@ -162,7 +173,7 @@ func (n *broken) Attach(ctx context.Context, o network.PortOptions, sink frame.S
 	n.made++
 	p := &brokenPort{n: n, sink: sink, index: n.made}
 	n.mu.Unlock()
-	if n.maxPorts > 0 && p.index > n.maxPorts {
+	if n.ports > 0 && p.index > n.ports {
 		return nil, errors.New("no more ports")
 	}
 	var err error
@@ -171,16 +182,12 @@ func (n *broken) Attach(ctx context.Context, o network.PortOptions, sink frame.S
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ports[p] = true
+	n.all[p] = true
 	return p, nil
 }
 
 func (n *broken) Close() error {
-	err := n.Network.Close()
-	if n.closeError {
-		return errors.New("does not close")
-	}
-	return err
+	return errors.Join(n.Network.Close(), n.close)
 }
 
 // sharing is for Options.Sharing.
@@ -188,108 +195,66 @@ func sharing(vn network.Network) (ports int, why error) {
 	n := vn.(*broken)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ownPorts == 0 || len(n.ports) <= n.ownPorts {
+	if n.own == 0 || len(n.all) <= n.own {
 		return 0, nil
 	}
-	return len(n.ports) - n.ownPorts, errors.New("limit")
+	return len(n.all) - n.own, errors.New("limit")
 }
 
 func (p *brokenPort) Close() error {
 	p.n.mu.Lock()
-	delete(p.n.ports, p)
+	delete(p.n.all, p)
 	p.n.mu.Unlock()
 	err := p.Port.Close()
-	if p.n.portCloseError && p.index > len(names) {
-		return errors.New("does not close")
+	if p.index > len(names) {
+		return errors.Join(err, p.n.portClose)
 	}
 	return err
 }
 
-// toGuest tells whether f goes to one guest of the self test.
-func toGuest(f []byte) bool { return f[0] == 0x5a && f[1] == 0x32 }
-
 // Send breaks what the guest sends.
 func (p *brokenPort) Send(b frame.Batch) {
-	n := p.n
-	many := b.Len() > 1
-	if many {
-		n.loaded.Store(time.Now().UnixNano())
-		if n.loseBatches {
-			return
-		}
-	}
 	for it := b.Iter(); it.Next(); {
 		f := bytes.Clone(it.Frame())
 		pk, err := fakeguest.Parse(f)
-		if err != nil || n.loses(p, &pk, f) {
+		if err != nil {
 			continue
 		}
-		isProbe := pk.DstPort == probePort
-		if n.corrupt && isProbe {
-			f[len(f)-1] ^= 1
+		s, n := sent{pk, f, p, b.Len() > 1}, 1
+		if p.n.send != nil {
+			n = p.n.send(s)
 		}
-		p.send(f)
-		if n.twice && isProbe || n.twiceBatches && many {
-			p.send(f)
+		for range n {
+			p.Port.Send(frame.NewBatch(frame.Append(nil, f), 1))
 		}
-		p.copies(f, isProbe)
-	}
-}
-
-func (p *brokenPort) send(f []byte) { p.Port.Send(frame.NewBatch(frame.Append(nil, f), 1)) }
-
-// copies delivers f where it does not belong.
-func (p *brokenPort) copies(f []byte, isProbe bool) {
-	n := p.n
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	p.mac = [6]byte(f[6:12])
-	for q := range n.ports {
-		switch {
-		case q == p && n.mirrorBroadcast && isProbe && f[0] == 0xff, q == p && n.mirrorUnicast && isProbe && toGuest(f),
-			q != p && n.floodUnicast && isProbe && toGuest(f) && q.mac != [6]byte(f[:6]):
-			q.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
+		if n > 0 {
+			p.strays(s)
 		}
 	}
 }
 
-// loses tells whether f from p is lost.
-func (n *broken) loses(p *brokenPort, pk *fakeguest.Packet, f []byte) bool {
-	gateway := n.Network.Info().Gateway
-	isPing := pk.Proto == fakeguest.ProtoICMP && pk.DstIP == gateway
-	if isPing {
-		n.pings.Add(1)
+// strays delivers s where it does not belong.
+func (p *brokenPort) strays(s sent) {
+	p.n.mu.Lock()
+	defer p.n.mu.Unlock()
+	p.mac = [6]byte(s.frame[6:12])
+	for q := range p.n.all {
+		if p.n.stray != nil && p.n.stray(s, q) {
+			q.sink.Deliver(frame.NewBatch(frame.Append(nil, s.frame), 1))
+		}
 	}
-	if pk.Proto == fakeguest.ProtoUDP && pk.DstPort == dhcpv4.ServerPort && n.onRequest != nil {
-		n.onRequest(pk.Src)
-	}
-	switch {
-	case n.noLease && pk.DstPort == dhcpv4.ServerPort,
-		n.noARP && pk.ARPOp == fakeguest.ARPRequest && pk.DstIP == gateway,
-		n.noPing && isPing,
-		n.losePing > 0 && isPing && n.pings.Load()%int64(n.losePing) == 0,
-		n.loseUnicast && toGuest(f),
-		n.loseBroadcast && pk.DstPort == probePort && f[0] == 0xff,
-		n.maxLen > 0 && toGuest(f) && len(f) > n.maxLen,
-		n.loseLoadedPing && isPing && p.index == 3 && time.Since(time.Unix(0, n.loaded.Load())) < 5*time.Second:
-		return true
-	}
-	return false
 }
 
 // Deliver breaks what the guest gets.
 func (p *brokenPort) Deliver(b frame.Batch) {
-	n := p.n
 	for it := b.Iter(); it.Next(); {
 		f := it.Frame()
-		switch {
-		case n.isolate && toGuest(f[6:]),
-			n.deafPort == p.index && f[0] == 0xff && len(f) > 60 && f[12] == 8 && f[13] == 0:
-			continue
-		case n.sameLease:
-			f = sameAddress(f)
+		if p.n.hear != nil {
+			f = p.n.hear(p, f)
 		}
-		p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
+		if f != nil {
+			p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
+		}
 	}
 }
 
@@ -297,7 +262,7 @@ func (p *brokenPort) Deliver(b frame.Batch) {
 func (p *brokenPort) MaxFrame() int { return p.sink.MaxFrame() }
 
 // sameAddress changes the address in an ACK.
-func sameAddress(f []byte) []byte {
+func sameAddress(_ *brokenPort, f []byte) []byte {
 	m, err := fakeguest.ParseDHCP(f)
 	if err != nil || m.MessageType() != dhcpv4.MessageTypeAck {
 		return f

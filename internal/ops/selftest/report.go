@@ -5,7 +5,6 @@ package selftest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -46,35 +45,23 @@ type Fact struct {
 	Value any
 }
 
-// Facts are an object in JSON, in their order.
+// Facts are an object in JSON, and lines in their order for people.
 type Facts []Fact
 
 // value is the value of the fact called name, nil when there is none.
-func (f Facts) value(name string) any {
+func (f Facts) value(name string) any { return f.all()[name] }
+
+// all are the values by name.
+func (f Facts) all() map[string]any {
+	m := make(map[string]any, len(f))
 	for _, v := range f {
-		if v.Name == name {
-			return v.Value
-		}
+		m[v.Name] = v.Value
 	}
-	return nil
+	return m
 }
 
-// MarshalJSON writes an object whose keys have the order of f.
-func (f Facts) MarshalJSON() ([]byte, error) {
-	out := []byte("{")
-	for i, v := range f {
-		key, err := json.Marshal(v.Name)
-		value, err2 := json.Marshal(v.Value)
-		if err = errors.Join(err, err2); err != nil {
-			return nil, fmt.Errorf("write %s: %w", v.Name, err)
-		}
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key...), ':'), value...)
-	}
-	return append(out, '}'), nil
-}
+// MarshalJSON implements json.Marshaler.
+func (f Facts) MarshalJSON() ([]byte, error) { return json.Marshal(f.all()) }
 
 // A Step is one line of the report.
 type Step struct {
@@ -142,11 +129,7 @@ func (rep *report) ExitCode() int {
 
 // WriteHead writes what the text report begins with.
 func WriteHead(w io.Writer, environment Facts) error {
-	var b strings.Builder
-	b.WriteString("socket_vmnet2 selftest\n\n")
-	writeFacts(&b, environment)
-	b.WriteByte('\n')
-	_, err := io.WriteString(w, b.String())
+	_, err := fmt.Fprintf(w, "socket_vmnet2 selftest\n\n%s\n", environment.lines())
 	return err
 }
 
@@ -159,34 +142,35 @@ func WriteStep(w io.Writer, s Step) error {
 // WriteTail writes what follows the steps; the last line is the verdict.
 func (rep *report) WriteTail(w io.Writer) error {
 	var b strings.Builder
-	b.WriteByte('\n')
+	b.WriteString("\n" + rep.Network.lines())
 	if len(rep.Network) > 0 {
-		writeFacts(&b, rep.Network)
 		b.WriteByte('\n')
 	}
 	for _, l := range rep.Log {
-		fmt.Fprintf(&b, "log: %s\n", oneLine(l))
+		b.WriteString("log: " + oneLine(l) + "\n")
 	}
 	if len(rep.Log) > 0 {
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "verdict: %s: %d passed, %d failed, %d skipped in %.1f s", rep.Verdict, rep.Passed, rep.Failed, rep.Skipped, rep.Seconds)
+	reason := ""
 	if rep.Reason != "" {
-		fmt.Fprintf(&b, ": %s", oneLine(rep.Reason))
+		reason = ": " + oneLine(rep.Reason)
 	}
-	b.WriteByte('\n')
-	_, err := io.WriteString(w, b.String())
+	_, err := fmt.Fprintf(w, "%sverdict: %s: %d passed, %d failed, %d skipped in %.1f s%s\n",
+		&b, rep.Verdict, rep.Passed, rep.Failed, rep.Skipped, rep.Seconds, reason)
 	return err
 }
 
-func writeFacts(b *strings.Builder, facts Facts) {
+// lines are the facts for people.
+func (f Facts) lines() (text string) {
 	width := 10 // as the names of steps have
-	for _, f := range facts {
-		width = max(width, len(f.Name))
+	for _, v := range f {
+		width = max(width, len(v.Name))
 	}
-	for _, f := range facts {
-		fmt.Fprintf(b, "%-*s  %s\n", width, f.Name, oneLine(fmt.Sprint(f.Value)))
+	for _, v := range f {
+		text += fmt.Sprintf("%-*s  %s\n", width, v.Name, oneLine(fmt.Sprint(v.Value)))
 	}
+	return text
 }
 
 // oneLine keeps what others wrote, such as an error of several parts, from breaking the lines up.

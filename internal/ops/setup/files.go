@@ -138,8 +138,8 @@ func replace(path string, perm fs.FileMode, content []byte) error {
 	return nil
 }
 
-// duplicate gives a file a second name, so that everything about it is kept, or where the file system has no such thing makes a
-// copy with the same contents, mode, owner and time. Links are always made anew: macOS's link follows them.
+// duplicate gives a file a second name, so that everything about it is kept. A link is made anew, with the same owner and time: macOS's
+// link follows it.
 func duplicate(from, to string, f file) error {
 	err := os.MkdirAll(filepath.Dir(to), 0o755)
 	if err == nil {
@@ -148,37 +148,17 @@ func duplicate(from, to string, f file) error {
 	switch {
 	case err != nil:
 		return err
-	case f.Kind == symlink:
-		err = os.Symlink(f.Target, to)
-	case os.Link(from, to) == nil:
-		return nil
-	default:
-		var content []byte
-		if content, err = os.ReadFile(from); err == nil {
-			err = replace(to, f.mode, content)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return setAttributes(to, f)
-}
-
-// setAttributes gives a file or link the owner, mode and time of f, the owner first, since that takes mode bits away.
-func setAttributes(path string, f file) error {
-	if err := os.Lchown(path, f.uid, f.gid); err != nil {
-		return err
-	}
-	if f.Kind == regular {
-		if err := os.Chmod(path, f.mode); err != nil {
-			return err
-		}
+	case f.Kind == regular:
+		return os.Link(from, to)
 	}
 	t := unix.NsecToTimespec(f.time)
-	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return &fs.PathError{Op: "utimes", Path: path, Err: err}
+	if err = os.Symlink(f.Target, to); err == nil {
+		err = os.Lchown(to, f.uid, f.gid)
 	}
-	return nil
+	if err == nil {
+		err = os.NewSyscallError("utimensat "+to, unix.UtimesNanoAt(unix.AT_FDCWD, to, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW))
+	}
+	return err
 }
 
 // A source is the programs to install.

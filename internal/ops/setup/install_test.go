@@ -12,16 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func ownerOf(fi fs.FileInfo) (uid, gid uint32) {
-	st := fi.Sys().(*syscall.Stat_t)
-	return st.Uid, st.Gid
-}
 
 // befores are what may be there before an installation.
 var befores = map[string]func(t testing.TB, s stage){
@@ -61,13 +55,13 @@ var befores = map[string]func(t testing.TB, s stage){
 func assertInstalled(t *testing.T, s stage, before tree, from string) {
 	t.Helper()
 	for _, target := range targets {
-		path := s.path("opt/socket_vmnet/" + target)
-		fi, err := os.Lstat(path)
+		f, err := look(s.path("opt/socket_vmnet/" + target))
 		require.NoError(t, err)
-		assert.Equal(t, fs.FileMode(0o755), fi.Mode(), "%s is a real file, whatever was there", target)
-		uid, _ := ownerOf(fi)
-		assert.Equal(t, os.Geteuid(), int(uid))
-		assert.True(t, sameFile(t, path, filepath.Join(from, filepath.Base(target))), target)
+		want, err := look(filepath.Join(from, filepath.Base(target)))
+		require.NoError(t, err)
+		assert.True(t, f.same(want), "%s is a real file, whatever was there", target)
+		assert.Equal(t, fs.FileMode(0o755), f.mode)
+		assert.Equal(t, os.Geteuid(), f.uid)
 	}
 	after := s.tree().timeless()
 	for path, line := range before.timeless() {
@@ -81,15 +75,6 @@ func assertInstalled(t *testing.T, s stage, before tree, from string) {
 	}
 }
 
-func sameFile(t *testing.T, a, b string) bool {
-	t.Helper()
-	x, err := os.ReadFile(a)
-	require.NoError(t, err)
-	y, err := os.ReadFile(b)
-	require.NoError(t, err)
-	return string(x) == string(y)
-}
-
 // says is what a command prints, which must not fail.
 func says(t *testing.T, do func(context.Context, Options) error, o Options) string {
 	t.Helper()
@@ -99,15 +84,8 @@ func says(t *testing.T, do func(context.Context, Options) error, o Options) stri
 	return strings.Replace(out.String(), ", if it were not a dry run", "", 1)
 }
 
-func install(t *testing.T, o Options) string {
-	t.Helper()
-	return says(t, Install, o)
-}
-
-func rollback(t *testing.T, o Options) string {
-	t.Helper()
-	return says(t, Rollback, o)
-}
+func install(t *testing.T, o Options) string  { t.Helper(); return says(t, Install, o) }
+func rollback(t *testing.T, o Options) string { t.Helper(); return says(t, Rollback, o) }
 
 // now begins what to do after a change.
 const now = "\nNow\n"
@@ -234,30 +212,15 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// Where there can be no second name for a file, a copy does. Two file systems are such a case.
-func TestWithoutHardLinks(t *testing.T) {
-	other, err := os.MkdirTemp("/dev/shm", "install")
-	if err != nil {
-		other = t.TempDir()
-	}
-	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(other)) })
-	s := newStage(t)
-	s.file("program", "setuid", 0o755|fs.ModeSetuid)
-	want, err := look(s.path("program"))
-	require.NoError(t, err)
-	require.NoError(t, duplicate(s.path("program"), filepath.Join(other, "a/copy"), want))
-	got, err := look(filepath.Join(other, "a/copy"))
-	require.NoError(t, err)
-	assert.Equal(t, want, got)
-}
-
-// A file that is known under other names, too, is the same file afterwards.
+// A file that is known under other names, too, is the same file afterwards, and is never written to: a daemon may run from it.
 func TestHardLink(t *testing.T) {
-	s := newStage(t)
+	s, from := newStage(t), sourceOf(t, "v1.0")
 	s.socketVMNet("v1.2.2")
 	path := s.path("opt/socket_vmnet/bin/socket_vmnet")
 	require.NoError(t, os.Link(path, s.path("other")))
-	install(t, s.options(sourceOf(t, "v1.0")))
+	before := s.tree()
+	install(t, s.options(from))
+	assertInstalled(t, s, before, from)
 	rollback(t, s.options(""))
 	a, err := os.Stat(path)
 	require.NoError(t, err)
@@ -266,13 +229,7 @@ func TestHardLink(t *testing.T) {
 	assert.True(t, os.SameFile(a, b))
 }
 
-// asDaemon has this program be a daemon.
-const asDaemon = "SOCKET_VMNET2_INSTALL_DAEMON"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(asDaemon) != "" {
-		time.Sleep(time.Hour) // it is killed
-	}
 	code := m.Run()
 	_ = os.RemoveAll(built)
 	os.Exit(code)
@@ -280,28 +237,6 @@ func TestMain(m *testing.M) {
 
 // built is the directory of a program that tests of services have built.
 var built string
-
-// A daemon that runs goes on as what it was: its file is never written to.
-func TestRunning(t *testing.T) {
-	self, err := os.Executable()
-	require.NoError(t, err)
-	b, err := os.ReadFile(self)
-	require.NoError(t, err)
-	s := newStage(t)
-	s.file("opt/socket_vmnet/bin/socket_vmnet", string(b), 0o755)
-	daemon := exec.Command(s.path("opt/socket_vmnet/bin/socket_vmnet"))
-	daemon.Env = append(os.Environ(), asDaemon+"=1")
-	require.NoError(t, daemon.Start())
-	defer func() {
-		assert.NoError(t, daemon.Process.Kill())
-		assert.EqualError(t, daemon.Wait(), "signal: killed")
-	}()
-	before := s.tree()
-	install(t, s.options(sourceOf(t, "v1.0")))
-	rollback(t, s.options(""))
-	assert.Equal(t, before, s.tree())
-	assert.NoError(t, daemon.Process.Signal(syscall.Signal(0)))
-}
 
 // obstacle is a directory that cannot be removed where a file is made.
 func (s stage) obstacle(path string) (remove func()) {

@@ -150,17 +150,7 @@ func (m *mac) do(want, verb string, o JobOptions) {
 	out, err = m.service(verb, o, false)
 	require.NoError(m.t, err)
 	assert.Contains(m.t, out, want)
-	assert.Equal(m.t, dry.commands, m.calls)
-	for _, file := range dry.removed {
-		delete(before, m.sys.at(file))
-	}
-	for file, text := range dry.written {
-		before[m.sys.at(file)] = text
-		fi, err := os.Stat(m.sys.at(file))
-		require.NoError(m.t, err)
-		assert.Equal(m.t, os.FileMode(0o644), fi.Mode(), "launchd loads no job that a group can write to")
-	}
-	assert.Equal(m.t, before, filesBelow(m.t, m.sys.Root))
+	dry.happened(m.t, m.sys.Root, m.sys.Root, before, m.calls)
 }
 
 func (m *mac) status(code int, want string, o JobOptions) {
@@ -369,6 +359,23 @@ func parseDry(t *testing.T, out string) shown {
 		}
 	}
 	return s
+}
+
+// happened looks whether a change did what its dry run has shown, and nothing else: with the files below dir, which were before, and by
+// commands.
+func (s shown) happened(t *testing.T, root, dir string, before map[string]string, commands []string) {
+	t.Helper()
+	assert.Equal(t, s.commands, commands)
+	for _, file := range s.removed {
+		delete(before, root+file)
+	}
+	for file, text := range s.written {
+		before[root+file] = text
+		fi, err := os.Stat(root + file)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o644), fi.Mode(), "launchd loads no job that a group can write to")
+	}
+	assert.Equal(t, before, filesBelow(t, dir))
 }
 
 // filesBelow is every file below dir, with what is in it.

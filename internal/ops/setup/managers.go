@@ -230,13 +230,13 @@ func (d systemd) restart(s state) {
 func (j *job) control(verb string, command ...string) {
 	line := printable.Command(command...)
 	again := j.again
-	j.step("run "+line, func() error {
+	j.step(line, "run "+line, func() error {
 		err := j.Control(j, verb)
 		if err != nil && again { // launchd may refuse a job for a moment that was just unloaded, even if it knows it no more
 			_ = j.until(func() bool { err = j.Control(j, verb); return err == nil })
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w; %s tells more", line, err, j.manager.logs())
+			return fmt.Errorf("%w; %s tells more", err, j.manager.logs())
 		}
 		return nil
 	})
@@ -245,9 +245,10 @@ func (j *job) control(verb string, command ...string) {
 // run runs a command, which has to succeed.
 func (j *job) run(command ...string) {
 	line := printable.Command(command...)
-	j.step("run "+line, func() error {
-		if out, err := j.Run(j.ctx, command[0], command[1:]...); err != nil {
-			return fmt.Errorf("%s: %w %s", line, err, strings.TrimSpace(string(out)))
+	j.step(line, "run "+line, func() error {
+		out, err := j.Run(j.ctx, command[0], command[1:]...)
+		if err != nil {
+			return fmt.Errorf("%w %s", err, strings.TrimSpace(string(out)))
 		}
 		return nil
 	})

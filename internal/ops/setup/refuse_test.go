@@ -3,6 +3,7 @@
 package setup
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,83 +16,64 @@ import (
 
 // What is wrong is said before anything is changed.
 func TestRefusals(t *testing.T) {
+	const prefix = "opt/socket_vmnet/"
 	for name, test := range map[string]struct {
-		prepare func(t *testing.T, s stage, from string, o *Options)
-		want    []string
+		prepare func(s stage, from string, o *Options) error
+		want    string
 	}{
 		"all users may write to bin": {
-			func(t *testing.T, s stage, _ string, _ *Options) {
-				require.NoError(t, os.Chmod(s.path("opt/socket_vmnet/bin"), 0o777))
-			},
-			[]string{"/opt/socket_vmnet/bin can be written by everybody (mode 0777)"},
+			func(s stage, _ string, _ *Options) error { return os.Chmod(s.path(prefix+"bin"), 0o777) },
+			"/opt/socket_vmnet/bin can be written by everybody (mode 0777)",
 		},
 		"bin is a link": {
-			func(t *testing.T, s stage, _ string, _ *Options) {
-				require.NoError(t, os.Rename(s.path("opt/socket_vmnet/bin"), s.path("bin")))
-				require.NoError(t, os.Symlink("../../bin", s.path("opt/socket_vmnet/bin")))
+			func(s stage, _ string, _ *Options) error {
+				return errors.Join(os.Rename(s.path(prefix+"bin"), s.path("bin")), os.Symlink("../../bin", s.path(prefix+"bin")))
 			},
-			[]string{"/opt/socket_vmnet/bin is a symbolic link to ../../bin"},
+			"/opt/socket_vmnet/bin is a symbolic link to ../../bin",
 		},
 		"libexec is a file": {
-			func(t *testing.T, s stage, _ string, _ *Options) {
-				require.NoError(t, os.WriteFile(s.path("opt/socket_vmnet/libexec"), nil, 0o600))
-			},
-			[]string{"/opt/socket_vmnet/libexec", "not a directory"},
+			func(s stage, _ string, _ *Options) error { return os.WriteFile(s.path(prefix+"libexec"), nil, 0o600) },
+			"/opt/socket_vmnet/libexec/vmnet-helper: not a directory",
 		},
 		"a directory in the place of a program": {
-			func(t *testing.T, s stage, _ string, _ *Options) {
-				require.NoError(t, os.Mkdir(s.path("opt/socket_vmnet/bin/socket_vmnet2"), 0o755))
-			},
-			[]string{"bin/socket_vmnet2 is a directory where a program belongs; move it away"},
+			func(s stage, _ string, _ *Options) error { return os.Mkdir(s.path(prefix+"bin/socket_vmnet2"), 0o755) },
+			"bin/socket_vmnet2 is a directory where a program belongs; move it away",
 		},
 		"a pipe in the place of a program": {
-			func(t *testing.T, s stage, _ string, _ *Options) {
-				require.NoError(t, syscall.Mkfifo(s.path("opt/socket_vmnet/bin/socket_vmnet2"), 0o600))
+			func(s stage, _ string, _ *Options) error {
+				return syscall.Mkfifo(s.path(prefix+"bin/socket_vmnet2"), 0o600)
 			},
-			[]string{"bin/socket_vmnet2 is neither a file nor a link"},
+			"bin/socket_vmnet2 is neither a file nor a link",
 		},
 		"a way out of the root": {
-			func(_ *testing.T, _ stage, _ string, o *Options) { o.Prefix = "/../.." },
-			[]string{"--prefix=/ would mix everything"},
+			func(_ stage, _ string, o *Options) error { o.Prefix = "/../.."; return nil }, "--prefix=/ would mix everything",
 		},
-		"no such root": {
-			func(_ *testing.T, _ stage, _ string, o *Options) { o.Root += "/none" },
-			[]string{"/none cannot be the root"},
-		},
+		"no such root": {func(_ stage, _ string, o *Options) error { o.Root += "/none"; return nil }, "/none cannot be the root"},
 		"a program is missing": {
-			func(t *testing.T, _ stage, from string, _ *Options) {
-				require.NoError(t, os.Remove(filepath.Join(from, "vmnet-helper")))
-			},
-			[]string{"has neither libexec/vmnet-helper nor vmnet-helper: name a directory that has all programs with --from"},
+			func(_ stage, from string, _ *Options) error { return os.Remove(filepath.Join(from, "vmnet-helper")) },
+			"has neither libexec/vmnet-helper nor vmnet-helper: name a directory that has all programs with --from",
 		},
 		"a program is empty": {
-			func(t *testing.T, _ stage, from string, _ *Options) {
-				require.NoError(t, os.Truncate(filepath.Join(from, "vmnet-helper"), 0))
+			func(_ stage, from string, _ *Options) error {
+				return os.Truncate(filepath.Join(from, "vmnet-helper"), 0)
 			},
-			[]string{"vmnet-helper is empty: a build or an installation was interrupted"},
+			"vmnet-helper is empty: a build or an installation was interrupted",
 		},
 		"socket_vmnet's own programs": {
-			func(t *testing.T, _ stage, from string, _ *Options) {
-				require.NoError(t, os.WriteFile(filepath.Join(from, "socket_vmnet"), []byte("other"), 0o755))
+			func(_ stage, from string, _ *Options) error {
+				return os.WriteFile(filepath.Join(from, "socket_vmnet"), []byte("other"), 0o755)
 			},
-			[]string{"differ, but are one program under two names"},
+			"differ, but are one program under two names",
 		},
-		"no such directory to take them from": {
-			func(_ *testing.T, _ stage, _ string, o *Options) { o.From += "/none" },
-			[]string{"/none has neither"},
-		},
+		"no such directory to take them from": {func(_ stage, _ string, o *Options) error { o.From += "/none"; return nil }, "/none has neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, from := newStage(t), sourceOf(t, "v1.0")
 			s.socketVMNet("v1.2.2")
 			o := s.options(from)
-			test.prepare(t, s, from, &o)
+			require.NoError(t, test.prepare(s, from, &o))
 			before := s.tree()
-			err := Install(t.Context(), o)
-			require.Error(t, err)
-			for _, want := range test.want {
-				assert.Contains(t, err.Error(), want)
-			}
+			require.ErrorContains(t, Install(t.Context(), o), test.want)
 			assert.Equal(t, before, s.tree())
 		})
 	}
@@ -99,54 +81,29 @@ func TestRefusals(t *testing.T) {
 
 // A backup that is not what it was is no backup.
 func TestBadBackup(t *testing.T) {
-	const backup = "opt/socket_vmnet/" + backupDir + "/"
+	manifest := strings.TrimPrefix(manifestFile, backupDir+"/")
 	for name, test := range map[string]struct {
-		damage   func(t *testing.T, s stage)
-		rollback string
-		install  string
+		file, text string // in the backup; no text: the file is removed
+		rollback   string // what is wrong for it
+		install    string // empty: nothing is for an installation
 	}{
-		"changed": {
-			func(_ *testing.T, s stage) { s.file(backup+"files/bin/socket_vmnet", "x", 0o755) },
-			"files/bin/socket_vmnet is not what was backed up (file, sha256 ", "",
-		},
-		"removed": {
-			func(t *testing.T, s stage) { require.NoError(t, os.RemoveAll(s.path(backup+"files"))) },
-			"it was changed or removed since; nothing was changed now", "",
-		},
-		"no manifest": {
-			func(t *testing.T, s stage) { require.NoError(t, os.Remove(s.path("opt/socket_vmnet/"+manifestFile))) },
-			"is the only copy of what was at", "the manifest beside it is missing: put it back, or move it away",
-		},
-		"manifest of half": {
-			func(_ *testing.T, s stage) {
-				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 1, "entries": [`, 0o644)
-			},
-			"manifest.json is damaged", "manifest.json is damaged",
-		},
-		"manifest of a newer one": {
-			func(_ *testing.T, s stage) {
-				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 3, "version": "v3.0"}`, 0o644)
-			},
-			"manifest.json is of a newer socket_vmnet2 (v3.0); use that one", "is of a newer socket_vmnet2",
-		},
-		"manifest with other paths": {
-			func(_ *testing.T, s stage) {
-				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 1, "entries": [{"path": "../../etc/passwd", "before": {"kind": "absent"}}]}`, 0o644)
-			},
-			`names "../../etc/passwd", which is none of ours`, `names "../../etc/passwd"`,
-		},
-		"manifest with nothing in an entry": {
-			func(_ *testing.T, s stage) {
-				s.file("opt/socket_vmnet/"+manifestFile, `{"format": 1, "entries": [null]}`, 0o644)
-			},
-			"damaged", "damaged",
-		},
+		"changed":                           {"files/bin/socket_vmnet", "x", "files/bin/socket_vmnet is not what was backed up (file, sha256 ", ""},
+		"removed":                           {"files", "", "it was changed or removed since; nothing was changed now", ""},
+		"no manifest":                       {manifest, "", "is the only copy of what was at", "the manifest beside it is missing: put it back, or move it away"},
+		"manifest of half":                  {manifest, `{"format": 1, "entries": [`, "manifest.json is damaged", "manifest.json is damaged"},
+		"manifest of a newer one":           {manifest, `{"format": 3, "version": "v3.0"}`, "of a newer socket_vmnet2 (v3.0); use that one", "of a newer socket_vmnet2"},
+		"manifest with other paths":         {manifest, `{"format": 1, "entries": [{"path": "../../a"}]}`, `names "../../a", which is none of ours`, `names "../../a"`},
+		"manifest with nothing in an entry": {manifest, `{"format": 1, "entries": [null]}`, "damaged", "damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			s.socketVMNet("v1.2.2")
 			install(t, s.options(sourceOf(t, "v1.0")))
-			test.damage(t, s)
+			damaged := "opt/socket_vmnet/" + backupDir + "/" + test.file
+			require.NoError(t, os.RemoveAll(s.path(damaged)))
+			if test.text != "" {
+				s.file(damaged, test.text, 0o644)
+			}
 			before := s.tree()
 			err := Rollback(t.Context(), s.options(""))
 			require.ErrorContains(t, err, test.rollback)

@@ -48,7 +48,7 @@ func (j *job) Do(ctx context.Context, verb string) error {
 		if before.installed() {
 			says = "was installed before: it is changed and has been started again, on " + j.Socket
 		}
-		err = j.install(before)
+		j.install(before)
 	case "uninstall":
 		says = "is uninstalled. Kept are " + j.kept()
 		j.exchange(before, nil)
@@ -68,8 +68,6 @@ func (j *job) Do(ctx context.Context, verb string) error {
 		nothing = "is not installed"
 	}
 	switch {
-	case err != nil:
-		return err
 	case !j.changed:
 		j.say("%s: there is nothing to do", nothing)
 		return nil
@@ -83,17 +81,13 @@ func (j *job) Do(ctx context.Context, verb string) error {
 }
 
 // install has the job's files be as they should, and the job run.
-func (j *job) install(before state) error {
+func (j *job) install(before state) {
 	want := map[string]string{}
 	for _, path := range j.manager.paths() {
 		if strings.HasSuffix(path, ".socket") && !j.Activated {
 			continue
 		}
-		text, err := j.text(path)
-		if err != nil {
-			return err
-		}
-		want[path] = text
+		want[path] = j.text(path)
 	}
 	switch {
 	case !before.enabled || !maps.Equal(before.files, want):
@@ -103,7 +97,6 @@ func (j *job) install(before state) error {
 	case !before.active:
 		j.manager.start(before)
 	}
-	return nil
 }
 
 // exchange stops the job, and puts other files in the place of its own.

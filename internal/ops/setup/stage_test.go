@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
 // prog is a program that tells its version.
@@ -119,7 +121,7 @@ func (s stage) tree() tree {
 		if err != nil {
 			return err
 		}
-		uid, gid := ownerOf(fi)
+		uid, gid := find.Owner(fi)
 		line := fmt.Sprintf("%v %d:%d", fi.Mode(), uid, gid)
 		switch fi.Mode().Type() {
 		case 0:

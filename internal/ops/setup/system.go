@@ -13,10 +13,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"text/template"
 	"time"
 
 	kardianos "github.com/kardianos/service"
@@ -86,26 +85,23 @@ type noProgram struct{}
 func (noProgram) Start(kardianos.Service) error { return nil }
 func (noProgram) Stop(kardianos.Service) error  { return nil }
 
-// step makes one change, or shows it in a dry run. After one that has failed none is made. A wait shows nothing.
-func (j *job) step(shows string, do func() error) {
+// step makes one change, which is what in errors, or shows it in a dry run. After one that has failed none is made. A wait shows nothing.
+func (j *job) step(what, shows string, do func() error) {
 	j.changed = true
 	switch {
 	case j.err != nil:
-	case !j.Dry:
-		j.err = do()
-	case shows != "":
+	case j.Dry && shows != "":
 		_, _ = fmt.Fprintln(j.Out, shows)
+	case !j.Dry:
+		if err := do(); err != nil {
+			j.err = fmt.Errorf("%s: %w", what, err)
+		}
 	}
 }
 
 // wait waits until done says so.
 func (j *job) wait(what string, done func() bool) {
-	j.step("", func() error {
-		if err := j.until(done); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		return nil
-	})
+	j.step(what, "", func() error { return j.until(done) })
 }
 
 // until waits until done says so, as long as the system's patience lasts.
@@ -126,12 +122,7 @@ func (j *job) until(done func() bool) error {
 // write puts a file in its place all at once, with a mode that launchd takes: it loads no job that a group can write to.
 func (j *job) write(path, text string) {
 	shows := "write " + path + ", mode 0644:\n| " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n| ")
-	j.step(shows, func() error {
-		if err := replace(j.at(path), 0o644, []byte(text)); err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
-		}
-		return nil
-	})
+	j.step("write "+path, shows, func() error { return replace(j.at(path), 0o644, []byte(text)) })
 }
 
 // directory makes a directory unless it is there.
@@ -139,22 +130,13 @@ func (j *job) directory(path string, mode os.FileMode) {
 	if fi, err := os.Stat(j.at(path)); err == nil && fi.IsDir() {
 		return
 	}
-	j.step(fmt.Sprintf("make directory %s, mode %04o", path, mode), func() error {
-		if err := os.MkdirAll(j.at(path), mode); err != nil {
-			return fmt.Errorf("make the directory %s: %w", path, err)
-		}
-		return nil
-	})
+	shows := fmt.Sprintf("make directory %s, mode %04o", path, mode)
+	j.step("make the directory "+path, shows, func() error { return os.MkdirAll(j.at(path), mode) })
 }
 
 // remove removes a file. That it is not there is no error.
 func (j *job) remove(path string) {
-	j.step("remove "+path, func() error {
-		if err := removeFile(j.at(path)); err != nil {
-			return fmt.Errorf("remove %s: %w", path, err)
-		}
-		return nil
-	})
+	j.step("remove "+path, "remove "+path, func() error { return removeFile(j.at(path)) })
 }
 
 // at is where path is in the system.
@@ -186,29 +168,48 @@ func (j *job) state() (state, error) {
 }
 
 //go:embed templates
-var templateFiles embed.FS
+var templates embed.FS
 
-// templates are the texts of the files. They are made when they are needed, since the daemon is the same program and should not
-// wait for them.
-var templates = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
-		"xml": func(s string) (string, error) {
-			var b strings.Builder
-			err := xml.EscapeText(&b, []byte(s))
-			return b.String(), err
-		},
-		"exec": execStart,
-		"path": func(j *job, path string) string { return j.inRuntime(path, escapePercent) }, // nothing is quoted in settings
-	}).ParseFS(templateFiles, "templates/*.tmpl"))
-})
-
-// text is the file of j of this name.
-func (j *job) text(name string) (string, error) {
-	var b strings.Builder
-	if err := templates().ExecuteTemplate(&b, filepath.Ext(name)[1:]+".tmpl", j); err != nil {
-		return "", fmt.Errorf("make the job's file: %w", err)
+// text is the file at path: of the template for its kind the lines that are for j, with j's values in their places. A line that begins
+// with ?WORD,WORD| is for jobs that all of these words fit. It is not text/template: that calls methods by name, and has the linker keep all
+// there are, a sixth of the program.
+func (j *job) text(path string) string {
+	kind := filepath.Ext(path)[1:]
+	text, err := templates.ReadFile("templates/" + kind + ".tmpl")
+	if err != nil {
+		panic(err)
 	}
-	return b.String(), nil
+	// Nothing is quoted in settings of units.
+	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", execStart(j), "{{socket}}", j.inRuntime(j.Socket, escapePercent))
+	if kind == "plist" {
+		put = strings.NewReplacer("{{name}}", xmlText(j.Name), "{{socket}}", xmlText(j.Socket), "{{log}}", xmlText(j.LogDir+"/"+j.LogName),
+			"{{command}}", xmlText(append([]string{j.Program}, j.Args...)...))
+	}
+	fits := map[string]bool{"user": j.User, "system": !j.User, "activated": j.Activated}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		words, rest, _ := strings.Cut(line, "|")
+		if words, conditional := strings.CutPrefix(words, "?"); conditional {
+			line = rest
+			if slices.ContainsFunc(strings.Split(words, ","), func(word string) bool { return !fits[word] }) {
+				continue
+			}
+		}
+		_, _ = put.WriteString(&b, line)
+	}
+	return b.String()
+}
+
+// xmlText is texts as a property list has them, each in a string of its own.
+func xmlText(texts ...string) string {
+	var b strings.Builder
+	for i, text := range texts {
+		if i > 0 {
+			b.WriteString("</string>\n\t\t<string>")
+		}
+		_ = xml.EscapeText(&b, []byte(text)) // the builder takes all
+	}
+	return b.String()
 }
 
 // execStart is the command line of j as ExecStart= has it. "%" begins a specifier everywhere, "$" a variable in the arguments

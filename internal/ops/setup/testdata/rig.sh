@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Makes a machine of this one's programs with nothing else of it: it has /etc, /run, /var, /opt and so on of its own, and no
-# network. Then it runs a command there as process 1, in a cgroup of its own, and takes it all away when that has ended, or when
-# it gets SIGTERM:
+# network. Then it runs a systemd there as process 1, in a cgroup of its own, and takes it all away when that has ended, or when it
+# gets SIGTERM:
 #
 #	unshare --mount --propagation unchanged rig.sh DIR COMMAND...
 #
@@ -77,11 +77,9 @@ nogroup:x:65534:
 END
 echo 'passwd: files' >etc/nsswitch.conf
 echo 0123456789abcdef0123456789abcdef >etc/machine-id
-if [ "$(basename "$1")" = systemd ]; then
-	mount -t cgroup2 cgroup2 sys/fs/cgroup
-	for unit in sysinit basic shutdown multi-user sockets; do
-		printf '[Unit]\nDescription=%s\nDefaultDependencies=no\n' "$unit" >"etc/systemd/system/$unit.target"
-	done
-	cp "$dir"/units/* etc/systemd/system/
-fi
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+for unit in sysinit basic shutdown multi-user sockets; do
+	printf '[Unit]\nDescription=%s\nDefaultDependencies=no\n' "$unit" >"etc/systemd/system/$unit.target"
+done
+cp "$dir"/units/* etc/systemd/system/
 exec chroot "$dir/root" "$@"
