@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,62 +18,64 @@ import (
 // TestNothingComesTwiceByMoving: a client that gets an interface of its own gets no broadcast twice, neither those of clients
 // that share the anchor with it nor those of others, nor any of its own, and they are in order.
 func TestNothingComesTwiceByMoving(t *testing.T) {
-	f := newFake()
-	r := newRig(t, f, onNetwork())
-	c := r.attach(1)
-	for round := range 4 {
-		f.mu.Lock()
-		f.limit = 3
-		f.mu.Unlock()
-		filler := r.attach(2)
-		a, sharer := r.attach(3), r.attach(4)
-		a.say(a.to(broadcast, "hello")) // one that is silent until it moves may hear itself once
-		r.until("all are there", func() bool {
-			c.say(c.to(broadcast, "hello"))
-			sharer.say(sharer.to(broadcast, "hello"))
-			return a.hears("hello") && sharer.hears("hello") && c.hears("hello")
-		})
-		var sent [2]int
-		var stop atomic.Bool
-		var wg sync.WaitGroup
-		for i, g := range []*guest{c, sharer} {
+	synctest.Test(t, func(t *testing.T) { // in which no frame is under way for longer than moveGap
+		f := newFake()
+		r := newRig(t, f, onNetwork())
+		c := r.attach(1)
+		for round := range 4 {
+			f.mu.Lock()
+			f.limit = 3
+			f.mu.Unlock()
+			filler := r.attach(2)
+			a, sharer := r.attach(3), r.attach(4)
+			a.say(a.to(broadcast, "hello")) // one that is silent until it moves may hear itself once
+			r.until("all are there", func() bool {
+				c.say(c.to(broadcast, "hello"))
+				sharer.say(sharer.to(broadcast, "hello"))
+				return a.hears("hello") && sharer.hears("hello") && c.hears("hello")
+			})
+			var sent [2]int
+			var stop atomic.Bool
+			var wg sync.WaitGroup
+			for i, g := range []*guest{c, sharer} {
+				wg.Go(func() {
+					for !stop.Load() {
+						g.say(g.to(broadcast, strconv.Itoa(i)+" "+strconv.Itoa(sent[i])))
+						if sent[i]++; sent[i]%16 == 0 {
+							time.Sleep(200 * time.Microsecond)
+						}
+					}
+				})
+			}
 			wg.Go(func() {
 				for !stop.Load() {
-					g.say(g.to(broadcast, strconv.Itoa(i)+" "+strconv.Itoa(sent[i])))
-					if sent[i]++; sent[i]%16 == 0 {
-						time.Sleep(200 * time.Microsecond)
-					}
+					a.say(a.to(broadcast, "mine"))
+					time.Sleep(100 * time.Microsecond)
 				}
 			})
-		}
-		wg.Go(func() {
-			for !stop.Load() {
-				a.say(a.to(broadcast, "mine"))
-				time.Sleep(100 * time.Microsecond)
+			promoted := r.Status().Promoted
+			require.NoError(t, filler.Close())
+			r.until("promoted", func() bool { return r.Status().Promoted > promoted })
+			stop.Store(true)
+			wg.Wait()
+			r.until("the network of the new interface", func() bool {
+				c.say(c.to(broadcast, "end"))
+				return a.hears("end")
+			})
+			next := [2]int{-1, -1}
+			for _, s := range a.heard() {
+				require.NotEqual(t, "mine", s)
+				var i, n int
+				if k, _ := fmt.Sscan(s, &i, &n); k == 2 {
+					require.Greater(t, n, next[i], "round %d, of %d", round, i)
+					next[i] = n
+				}
 			}
-		})
-		promoted := r.Status().Promoted
-		require.NoError(t, filler.Close())
-		r.until("promoted", func() bool { return r.Status().Promoted > promoted })
-		stop.Store(true)
-		wg.Wait()
-		r.until("the network of the new interface", func() bool {
-			c.say(c.to(broadcast, "end"))
-			return a.hears("end")
-		})
-		next := [2]int{-1, -1}
-		for _, s := range a.heard() {
-			require.NotEqual(t, "mine", s)
-			var i, n int
-			if k, _ := fmt.Sscan(s, &i, &n); k == 2 {
-				require.Greater(t, n, next[i], "round %d, of %d", round, i)
-				next[i] = n
-			}
+			require.NoError(t, sharer.Close()) // first, or it would move too
+			require.NoError(t, a.Close())
+			r.until("room again", func() bool { return len(f.running()) == 2 })
 		}
-		require.NoError(t, sharer.Close()) // first, or it would move too
-		require.NoError(t, a.Close())
-		r.until("room again", func() bool { return len(f.running()) == 2 })
-	}
+	})
 }
 
 // TestSharersAreSpared: what one client that shares the anchor sends to one that has an interface of its own reaches no other

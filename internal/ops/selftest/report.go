@@ -3,6 +3,7 @@
 package selftest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -195,13 +196,16 @@ func describe(i network.Info) Facts {
 
 // Entitlement is what codesign(1) says of the program at path: whether it may start vmnet without root, on macOS 26.
 func Entitlement(path string) string {
-	const name = "com.apple.security.virtualization"
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "/usr/bin/codesign", "--display", "--entitlements", "-", "--xml", path).CombinedOutput()
+	return entitlement(exec.CommandContext(ctx, "/usr/bin/codesign", "--display", "--entitlements", "-", "--xml", path).CombinedOutput())
+}
+
+func entitlement(out []byte, err error) string {
+	const name = "com.apple.security.virtualization"
 	switch {
 	case err != nil:
-		return fmt.Sprintf("not known: %v: %s", err, strings.TrimSpace(string(out)))
+		return strings.TrimSuffix(fmt.Sprintf("not known: %v: %s", err, bytes.TrimSpace(out)), ": ")
 	case regexp.MustCompile(`<key>` + name + `</key>\s*<true\s*/>`).Match(out):
 		return "yes: " + name
 	}
