@@ -74,7 +74,7 @@ CORE = frame network/bridge perclient/... compat daemon/handover state gateway/d
 quick:
 	GOOS=linux $(GO) vet ./cmd/... ./internal/...
 	for system in linux darwin; do GOOS=$$system $(GO) build -ldflags '-s -w' -o build/quick/$$system/ ./cmd/socket_vmnet2 || exit 1; done
-	$(GO) test -short -vet=off $(addprefix ./internal/,$(CORE))
+	$(GO) test -short -p 4 -vet=off $(addprefix ./internal/,$(CORE))
 	$(GO) test -count=1 -vet=off -run TestLinks .
 
 # How much of the data path the tests of its packages run: at least 90 % of each, the embedded network being one.
