@@ -61,8 +61,8 @@ var imports = map[string][]string{
 	"internal/perclient/dgram": {
 		"internal/faults", "internal/frame", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd/proto",
 	},
-	"internal/perclient/link":      {"internal/faults", "internal/frame", "internal/perclient/mmsg", "internal/perclient/passfd/proto"},
-	"internal/perclient/mmsg":      {"internal/darwinapi", "internal/frame"},
+	"internal/perclient/link": {"internal/faults", "internal/frame", "internal/perclient/mmsg", "internal/perclient/passfd/proto"},
+	"internal/perclient/mmsg": {"internal/darwinapi", "internal/frame"},
 	"internal/perclient/passfd": {
 		"internal/faults", "internal/frame", "internal/hostfs", "internal/network", "internal/perclient", "internal/perclient/dgram",
 		"internal/perclient/link", "internal/perclient/passfd/proto", "internal/status",
@@ -202,7 +202,6 @@ var skips = map[string]string{
 	"internal/ops/setup/shipped_test.go: tool":                                   "systemd-analyze and visudo, which test/e2e/setup.sh gets",
 	"internal/ops/setup/rig_linux_test.go: needRig":                              "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
 	"internal/state/file_test.go: TestForeign":                                   "root, to give a file to another user",
-	"internal/state/file_test.go: TestUntrustedDirectory":                        "root, for whom the rules are stricter",
 	"test/docs/manual_test.go: missing":                                          "mandoc and shells, which test/e2e/setup.sh gets",
 	"internal/perclient/dgram/forged_linux_test.go: needRoot":                    "root, to become other users in other root directories",
 	"internal/hostfs/rules_test.go: needRoot":                                    "root, to give files to others",
