@@ -16,8 +16,6 @@ import (
 	gomacho "github.com/blacktop/go-macho"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/codesign"
 )
 
 const identifier = "io.github.socket-vmnet2.test"
