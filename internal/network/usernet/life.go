@@ -184,7 +184,6 @@ func (l *life) message(kind byte, body []byte) error {
 	}
 	switch kind {
 	case gateway.KindLeased:
-		l.sup.ask() // the status has the lease, and is to have the count
 		return gateway.Take(body, l.sup.net.leases.leased)
 	case gateway.KindUnleased, gateway.KindFailing:
 		return nil

@@ -8,7 +8,7 @@ import (
 )
 
 // Status describes the network. It may be called at any time, also after Close. The first is nil without a DHCP server. What both
-// count starts with the network. What the gateway counts is as it said last: at a tick or a lease.
+// count starts with the network. What the gateway counts is as it said last, at a tick.
 func (n *Network) Status() (*status.DHCP, *status.Usernet) {
 	described, now := n.gw.status()
 	c := &now.Stats
@@ -49,7 +49,7 @@ func (n *Network) dhcpStatus(a *gateway.Answer) *status.DHCP {
 			"malformed": a.Malformed, "foreign": a.Foreign, "port_full": a.PortFull, "pool_full": a.PoolFull,
 		},
 	}
-	wall := n.opts.tune.wall().UTC()
+	listed, wall := 0, n.opts.tune.wall().UTC()
 	for _, l := range n.leases.all() {
 		if l.Left <= 0 {
 			continue
@@ -59,9 +59,13 @@ func (n *Network) dhcpStatus(a *gateway.Answer) *status.DHCP {
 			name += "." + gateway.Domain
 		}
 		_, reserved := n.leases.reserved[l.IP]
+		if !reserved {
+			listed++
+		}
 		d.Leases = append(d.Leases, status.Lease{
 			IP: l.IP, MAC: l.MAC.String(), Hostname: l.Hostname, Name: name, Expires: wall.Add(l.Left), Reserved: reserved,
 		})
 	}
+	d.Leased = max(d.Leased, min(listed, d.Size)) // the gateway's count may be older than its last lease
 	return d
 }
