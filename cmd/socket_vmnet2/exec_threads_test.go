@@ -10,17 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExecRefusesThePollersNumber: the first number behind the eight that package lowfd keeps, where no thread can have descriptors
-// of its own. It would work four times in five.
+// TestExecRefusesThePollersNumber: one of the first numbers behind the eight that package lowfd keeps, where no thread can have
+// descriptors of its own. It would work four times in five.
 func TestExecRefusesThePollersNumber(t *testing.T) {
-	p := startOpen(t)
-	code, _, stderr := outcome(t, execCmd(t, "--fd=11", p.sock, "--", "true"))
-	if runtime.GOOS == "linux" {
-		require.Zero(t, code, stderr)
-		return
+	p, refused := startOpen(t), 0
+	for fd := 11; fd <= 13; fd++ { // the first, unless a file was open for a moment when the poller was made
+		code, _, stderr := outcome(t, execCmd(t, fmt.Sprintf("--fd=%d", fd), p.sock, "--", "true"))
+		if code != 0 {
+			require.Equal(t, 1, code, stderr)
+			require.Contains(t, stderr, "choose another one, such as --fd=3")
+			refused++
+		}
 	}
-	require.Equal(t, 1, code, stderr)
-	require.Contains(t, stderr, "choose another one, such as --fd=3")
+	require.Equal(t, runtime.GOOS != "linux", refused > 0)
 }
 
 // TestExecLeavesTheRuntimeAlone: whatever number the link or the lifeline gets, it is never that of the Go runtime's poller,
