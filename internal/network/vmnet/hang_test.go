@@ -109,26 +109,19 @@ func TestAnchorHangsWhileJoining(t *testing.T) {
 	r.anchorOf().fault(func(i *fakeInterface) {
 		i.onRead = func() api.Status { once.Do(func() { close(in) }); <-out; return api.Success }
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	back, told := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	back := make(chan struct{})
 	go func() { _, _ = r.tryAttach(ctx, 1); close(back) }()
 	<-in
-	go func() { r.Status(); close(told) }()
-	within := time.After(patience)
-	for what, c := range map[string]chan struct{}{"Attach": back, "Status": told} {
-		select {
-		case <-c:
-		case <-within:
-			t.Error(what, "has not returned")
-			within = time.After(time.Millisecond)
-		}
+	r.Status()
+	cancel()
+	select {
+	case <-back:
+	case <-time.After(patience):
+		t.Error("Attach has not returned")
 	}
-	require.NoError(t, r.Close()) // comes back: see TestCallHangs for how soon
 	close(out)
 	<-back
-	<-told
-	r.until("all stop", func() bool { return len(r.fake.running()) == 0 })
 }
 
 // TestReservationsOutliveTheAnchor: macOS forgets reservations and forwards of a network object as soon as no interface is

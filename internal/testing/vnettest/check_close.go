@@ -19,7 +19,7 @@ import (
 // may still send takes a tenth of a second for each.
 const (
 	fewRounds  = 5
-	roundsTime = 500 * time.Millisecond
+	roundsTime = 250 * time.Millisecond
 )
 
 // lateness is how long the checks wait for a delivery that must not come.
