@@ -38,15 +38,10 @@ func TestCheck(t *testing.T) {
 		{"reservation of the gateway", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.1")}}, "no address of a guest"},
 		{"reservation of the alias", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.254")}}, "192.168.105.254 is the host's own address"},
 		{"reservation of broadcast", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.255")}}, "no address of a guest"},
-		{"reservation without DHCP", Config{DisableDHCP: true, Reservations: []network.Reservation{reserve(mac1, "192.168.105.9")}}, "there is no DHCP server"},
-		{"reservation without MAC", Config{Reservations: []network.Reservation{{Addr: addrOf("192.168.105.9")}}}, "is no MAC address"},
 		{"forward", Config{Forwards: []network.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.9:1")}}}, ""},
 		{"forward outside", Config{Forwards: []network.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("8.8.8.8:1")}}}, "forward tcp port 1 to 8.8.8.8:1: 8.8.8.8 is not in the network"},
 		{"forward to the alias", Config{Forwards: []network.Forward{{Proto: "udp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.254:1")}}}, "is the host's own address"},
 		{"too many forwards", Config{Forwards: make([]network.Forward, maxForwards+1)}, "1025 forwards are more than 1024"},
-		{"MTU", Config{MTU: 1279}, "MTU 1279 is not from 1280 to 16384"},
-		{"MTU too large", Config{MTU: 16385}, "MTU 16385"},
-		{"bridged", Config{Mode: network.ModeBridged}, ErrBridged.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.o.Mode == "" {

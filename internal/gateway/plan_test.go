@@ -27,7 +27,6 @@ func TestPlan(t *testing.T) {
 		bits           int
 		subnet, alias  string
 		first, last    string // of the DHCP range
-		wantErr        string
 		mode           network.Mode
 		disable, netID bool
 	}{
@@ -49,22 +48,6 @@ func TestPlan(t *testing.T) {
 		{name: "host mode", mode: network.ModeHost, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
 		{name: "host mode, identifier", mode: network.ModeHost, netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254"},
 		{name: "shared mode, identifier", netID: true, subnet: "192.168.105.0/24", alias: "192.168.105.254", first: "192.168.105.2", last: "192.168.105.253"},
-
-		{name: "bridged", mode: network.ModeBridged, wantErr: "macOS vmnet"},
-		{name: "unknown mode", mode: "x", wantErr: "unknown mode"},
-		{name: "/7", gateway: "10.0.0.1", bits: 7, wantErr: "between /8 and /30"},
-		{name: "/31", gateway: "10.0.0.1", bits: 31, wantErr: "between /8 and /30"},
-		{name: "IPv6", gateway: "fd00::1", wantErr: "not an IPv4 subnet"},
-		{name: "network address", gateway: "10.0.0.0", wantErr: "cannot be"},
-		{name: "broadcast address", gateway: "10.0.0.255", wantErr: "cannot be"},
-		{name: "loopback", gateway: "127.0.0.1", wantErr: "cannot be"},
-		{name: "multicast", gateway: "224.0.0.1", wantErr: "cannot be"},
-		{name: "class E", gateway: "250.0.0.1", wantErr: "cannot be"},
-		{name: "0/8", gateway: "0.0.0.1", wantErr: "cannot be"},
-		{name: "end elsewhere", gateway: "10.0.0.1", end: "10.0.1.9", wantErr: "not above gateway"},
-		{name: "end below", gateway: "10.0.0.10", end: "10.0.0.9", wantErr: "not above gateway"},
-		{name: "end without gateway", end: "192.168.105.9", wantErr: "needs a gateway"},
-		{name: "mask without gateway", bits: 24, wantErr: "needs a gateway"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,10 +59,6 @@ func TestPlan(t *testing.T) {
 				o.NetworkIdentifier = "12345678-1234-1234-1234-123456789abc"
 			}
 			p, err := o.Plan()
-			if tt.wantErr != "" {
-				require.ErrorContains(t, err, tt.wantErr)
-				return
-			}
 			require.NoError(t, err)
 			assert.Equal(t, tt.subnet, p.Subnet.String())
 			assert.Equal(t, addrOf(tt.alias), p.Alias)
