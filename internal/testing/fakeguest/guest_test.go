@@ -115,26 +115,6 @@ func TestUnreachable(t *testing.T) {
 	assert.ErrorIs(t, err, errUnreachable)
 }
 
-func TestListener(t *testing.T) {
-	a, b := streamPair(t)
-	l := b.Listen(func(f []byte) bool { return f[13] == 0xb5 })
-	all := b.Listen(nil)
-	for i := range 5 {
-		require.NoError(t, a.Send(EthernetFrame(net.HardwareAddr{2, 0, 0, 9, 9, 9}, a.MAC(), TypeTest+uint16(i%2), []byte{byte(i)})))
-	}
-	for range 5 {
-		_, err := all.Next(patience)
-		require.NoError(t, err, "frames to others' addresses too")
-	}
-	assert.Len(t, l.Collect(time.Millisecond), 3)
-	l.Close()
-	require.NoError(t, a.Send(EthernetFrame(b.MAC(), a.MAC(), TypeTest, nil)))
-	_, err := all.Next(patience)
-	require.NoError(t, err)
-	_, err = l.Next(time.Millisecond)
-	assert.ErrorIs(t, err, ErrTimeout, "closed")
-}
-
 // TestBadStream sends what a daemon must never send: the guest ends with an error that tells what it was.
 func TestBadStream(t *testing.T) {
 	tests := []struct {
