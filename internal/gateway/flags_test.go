@@ -57,14 +57,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestReservedAddress(t *testing.T) {
-	n := start(t, Config{Reservations: []network.Reservation{reserve(mac2, "192.168.105.200")}}, tuning{})
-	owner := newRawGuest(t, n, mac2)
-	ip, _ := owner.lease()
-	assert.Equal(t, "192.168.105.200", ip.String())
-	assert.True(t, owner.ping(ip, gatewayIP, patience))
-}
-
 // unreachable sends a datagram and tells whether the answer is that it is not taken.
 func (g *rawGuest) unreachable(src netip.Addr, to netip.AddrPort) bool {
 	g.announce(src)

@@ -148,22 +148,6 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestIsolate: guests have the gateway but not each other.
-func TestIsolate(t *testing.T) {
-	n := start(t, Options{Config: gateway.Config{Isolate: true}})
-	a, b := attach(t, n, fakeguest.Options{}), attach(t, n, fakeguest.Options{})
-	_, err := a.Configure()
-	require.NoError(t, err)
-	lb, err := b.Configure()
-	require.NoError(t, err)
-	_, err = a.Ping(gatewayIP, 1)
-	require.NoError(t, err)
-	quick := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond})
-	quick.SetAddr(netip.PrefixFrom(guestIP, 24), gatewayIP)
-	_, err = quick.Ping(lb.Addr.Addr(), 1)
-	assert.ErrorIs(t, err, fakeguest.ErrTimeout)
-}
-
 // forwardTo forwards a free port of the host.
 func forwardTo(t testing.TB, proto string, guestPort uint16) network.Forward {
 	return network.Forward{Proto: proto, HostPort: vnettest.FreePort(t), Guest: netip.AddrPortFrom(guestIP, guestPort)}

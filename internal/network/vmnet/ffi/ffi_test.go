@@ -169,16 +169,6 @@ var statuses = []api.Status{
 	api.BufferExhausted, api.TooManyPackets, api.SharingServiceBusy, api.NotAuthorized,
 }
 
-func TestOpenSimulatorFails(t *testing.T) {
-	_, err := ffi.OpenSimulator(filepath.Join(t.TempDir(), "none.so"), "")
-	assert.ErrorContains(t, err, "none.so")
-	_, err = ffi.OpenSimulator("libc.so.6", "")
-	assert.ErrorContains(t, err, "vmnetsim_open")
-	dir := filepath.Join(t.TempDir(), "none")
-	_, err = ffi.OpenSimulator(vmnetsim.Library(t, vmnetsim.Full), dir)
-	assert.ErrorContains(t, err, dir)
-}
-
 func TestRequiredSymbolMissing(t *testing.T) {
 	err := ffi.OpenLibrary("libc.so.6")
 	assert.ErrorContains(t, err, "vmnet_start_interface")

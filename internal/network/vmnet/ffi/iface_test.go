@@ -89,19 +89,6 @@ func receive(t testing.TB, i api.Interface) (frames [][]byte) {
 	}
 }
 
-func TestReadWrite(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	x, y := s.start(t), s.start(t)
-	var want [][]byte
-	for n := range uint64(20) {
-		want = append(want, numbered(n, 22+int(n*78%1493)))
-	}
-	want = append(want, numbered(20, 1514))
-	send(t, x, want...)
-	assert.Equal(t, want, receive(t, y))
-	assert.Empty(t, receive(t, x), "not back to the sender")
-}
-
 func TestReadWriteStatus(t *testing.T) {
 	s := open(t, vmnetsim.Full)
 	i := s.start(t)

@@ -6,7 +6,6 @@ package ffi_test
 
 import (
 	"encoding/binary"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -160,37 +159,4 @@ func exchange(t *testing.T, i api.Interface) bool {
 		ok = assert.Equal(t, uint64(7), binary.BigEndian.Uint64(it.Frame()[14:])) && ok
 	}
 	return ok
-}
-
-// TestNothingUnused goes through the whole API: every function that is bound has been called, every key been used.
-func TestNothingUnused(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	_, err := s.SharedInterfaces()
-	require.NoError(t, err)
-	n, err := s.NewNetwork(everything())
-	require.NoError(t, err)
-	n.Subnet()
-	i, err := n.Start(within(t), api.InterfaceConfig{Isolate: true})
-	require.NoError(t, err)
-	n.Release()
-	require.NoError(t, i.Notify(true))
-	require.True(t, exchange(t, i))
-	require.NoError(t, i.Stop(within(t)))
-	i, err = s.Start(within(t), api.InterfaceConfig{
-		Mode: network.ModeShared, InterfaceID: [16]byte{1}, NAT66Prefix: everything().NAT66Prefix,
-	})
-	require.NoError(t, err)
-	require.NoError(t, i.Forward(within(t), network.Forward{Proto: "tcp", HostPort: 22, Guest: netip.AddrPortFrom(i.Params().End, 22)}))
-	require.NoError(t, i.Stop(within(t)))
-	s.MadeUpParams() // the framework has been seen to send int64 and bool values, the simulator does not
-
-	calls := s.c.Calls()
-	for _, f := range s.Functions() {
-		assert.NotZero(t, calls[f], "%s is bound and unused", f)
-	}
-	for f, n := range calls {
-		if n > 0 {
-			assert.Contains(t, append(s.Functions(), "xpc_retain", "xpc_dictionary_set_int64", "xpc_dictionary_set_value"), f)
-		}
-	}
 }
