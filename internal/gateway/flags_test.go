@@ -13,7 +13,6 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/miekg/dns"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
@@ -87,19 +86,18 @@ func TestMTU(t *testing.T) {
 		ip, ack := raw.lease()
 		assert.Equal(t, []byte{byte(mtu >> 8), byte(mtu)}, ack.Options.Get(dhcpv4.OptionInterfaceMTU))
 		assert.Equal(t, mtu, n.Info().MTU)
-		assert.Equal(t, mtu, raw.port.Info().MTU)
+		assert.Equal(t, mtu, raw.Port().Info().MTU)
 		raw.announce(ip)
 		raw.toGateway(fakeguest.IPv4Packet(ip, gatewayIP, fakeguest.ProtoICMP, fakeguest.ICMPMessage(fakeguest.EchoRequest, 7, 1, make([]byte, 1472))))
 		assert.NotNil(t, raw.expect(patience, func(p *fakeguest.Packet) bool { return len(p.Payload) > 1000 }), "a full frame is answered")
-		require.NoError(t, raw.port.Close())
+		raw.Close()
 
 		g := newIPGuest(t, n, mac1, ip)
 		longest := new(atomic.Int64)
-		watch := func(f []byte) bool {
+		g.SetTap(func(f []byte) bool {
 			longest.Store(max(longest.Load(), int64(len(f))))
 			return false
-		}
-		g.tap.Store(&watch)
+		})
 		port, _ := udpEcho(t)
 		g.echoed(t, port, make([]byte, 40000))
 		assert.LessOrEqual(t, longest.Load(), int64(frame.MinLen+mtu))

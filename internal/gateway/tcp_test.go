@@ -175,19 +175,19 @@ func TestUnconfirmedEnd(t *testing.T) {
 	require.NoError(t, err)
 	ended := make(chan struct{})
 	var once sync.Once
-	g.tap.Store(new(func(f []byte) bool { // deaf from here on
+	g.SetTap(func(f []byte) bool { // deaf from here on
 		if len(f) > atFlags && f[atProtocol] == uint8(header.TCPProtocolNumber) && header.TCPFlags(f[atFlags]).Contains(header.TCPFlagFin) {
 			once.Do(func() { close(ended) })
 		}
 		return true
-	}))
+	})
 	data := make([]byte, 8<<10) // all of it is sent at once, and the end of the connection with it
 	_, err = h.Write(data)
 	require.NoError(t, err)
 	h.Close()
 	<-ended
 	assert.Equal(t, 1, n.Stats().TCPFlows)
-	g.tap.Store(nil) // what is repeated is confirmed
+	g.SetTap(nil) // what is repeated is confirmed
 	got, err := io.ReadAll(c)
 	require.NoError(t, err)
 	assert.Len(t, got, len(data))
@@ -263,7 +263,7 @@ func TestHangingDials(t *testing.T) {
 
 	free()
 	require.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, 5*time.Millisecond)
-	bad.port.Close()
+	bad.Close()
 	fetch(t, newIPGuest(t, n, mac1, guestIP), netip.AddrPortFrom(aliasIP, port))
 }
 
