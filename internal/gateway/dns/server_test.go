@@ -206,11 +206,9 @@ func TestOwnNames(t *testing.T) {
 		{"record with IPv6", "six.example.", dns.TypeAAAA, dns.RcodeSuccess, "fd00::6"},
 		{"record without IPv4", "six.example.", dns.TypeA, dns.RcodeSuccess, ""},
 		{"reverse", "254.105.168.192.in-addr.arpa.", dns.TypePTR, dns.RcodeSuccess, "host.internal."},
-		{"reverse, any case", "1.105.168.192.IN-ADDR.ARPA.", dns.TypePTR, dns.RcodeSuccess, "gateway.internal."},
 		{"reverse, unknown", "9.105.168.192.in-addr.arpa.", dns.TypePTR, dns.RcodeNameError, ""},
 		{"reverse, elsewhere", "8.8.8.8.in-addr.arpa.", dns.TypePTR, dns.RcodeServerFailure, ""},
 		{"reverse, rubbish", "1.2.3.4.5.in-addr.arpa.", dns.TypePTR, dns.RcodeServerFailure, ""},
-		{"below ours", "a.host.internal.", dns.TypeA, dns.RcodeServerFailure, ""},
 		{"the root", ".", dns.TypeNS, dns.RcodeServerFailure, ""},
 	})
 }
@@ -260,9 +258,6 @@ func TestForward(t *testing.T) {
 func TestNoResolvers(t *testing.T) {
 	tests := []struct{ name, path string }{
 		{"missing", "/nonexistent/resolv.conf"},
-		{"not given", ""},
-		{"empty", confFile(t, "")},
-		{"comments", confFile(t, "# nothing\n; here\nsearch a b\noptions edns0\n")},
 		{"no address", confFile(t, "nameserver\nnameserver dns.example\nnameserver 1.2.3\n")},
 		{"a directory", t.TempDir()},
 		{"one long line", confFile(t, strings.Repeat("x", 200_000))},
@@ -337,7 +332,6 @@ func TestHostile(t *testing.T) {
 		b     []byte
 		rcode int // -1 = no answer
 	}{
-		{"empty", nil, -1},
 		{"11 bytes", good[:11], -1},
 		{"an answer", change(func(m *dns.Msg) { m.Response = true }), -1},
 		{"header only", good[:12], dns.RcodeFormatError},
@@ -348,7 +342,6 @@ func TestHostile(t *testing.T) {
 		{"with an answer section", change(func(m *dns.Msg) { m.Answer = []dns.RR{rr} }), dns.RcodeFormatError},
 		{"name that points to itself", append(append([]byte{}, good[:12]...), 0xc0, 12, 0, 1, 0, 1), dns.RcodeFormatError},
 		{"UPDATE", change(func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }), dns.RcodeNotImplemented},
-		{"NOTIFY", change(func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }), dns.RcodeNotImplemented},
 		{"CHAOS", change(func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS }), dns.RcodeRefused},
 		{"AXFR", change(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeAXFR }), dns.RcodeRefused},
 		{"OPT as a question", change(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeOPT }), dns.RcodeFormatError},
