@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
 
@@ -58,21 +57,6 @@ func TestOtherVersion(t *testing.T) {
 			runFails(t, "try_range", dir, "open: 22")
 		})
 	}
-}
-
-// TestSwitchNames compares the constants with the table.
-func TestSwitchNames(t *testing.T) {
-	t.Parallel()
-	b, err := os.ReadFile("switches.go")
-	require.NoError(t, err)
-	var constants, table []string
-	for _, m := range regexp.MustCompile(`Switch\s+= "([\w.]+)"`).FindAllSubmatch(b, -1) {
-		constants = append(constants, string(m[1]))
-	}
-	for s := range open(t, t.TempDir()).switches {
-		table = append(table, string(s))
-	}
-	assert.ElementsMatch(t, table, constants)
 }
 
 // value is a part of a switch: what it stands at, for how many calls, after how many.

@@ -26,7 +26,6 @@ type recorder struct {
 
 	mu      sync.Mutex
 	batches [][]string // payload of each frame, a slice per delivery
-	from    []any
 }
 
 func (r *recorder) Deliver(b frame.Batch) {
@@ -48,15 +47,6 @@ func (r *recorder) take() [][]string {
 	b := r.batches
 	r.batches = nil
 	return b
-}
-
-type sourceRecorder struct{ recorder }
-
-func (r *sourceRecorder) DeliverFrom(src any, b frame.Batch) {
-	r.mu.Lock()
-	r.from = append(r.from, src)
-	r.mu.Unlock()
-	r.Deliver(b)
 }
 
 const (
@@ -191,22 +181,6 @@ func TestStuckLogHoldsUpNoOther(t *testing.T) {
 	thief.Wait()
 	<-others
 	assert.NotEmpty(t, s[1].take())
-}
-
-func TestStaticAddressNeverMovesOrAges(t *testing.T) {
-	b, p, _ := three(t, Options{})
-	gw := &sourceRecorder{recorder{max: frame.MaxEthernetLen}}
-	g, err := b.Attach(PortOptions{Name: "gateway", StaticMACs: []net.HardwareAddr{hw(unknown)}, KnownOnly: true}, gw)
-	require.NoError(t, err)
-	p[0].Send(batch(one(all, unknown, "thief")))
-	b.sleep(2 * maxAge * time.Second)
-	gw.take()
-	gw.from = nil
-	p[1].Send(batch(one(unknown, macB, "1"), one(0x020000000077, macB, "unknown"), one(all, macB, "2")))
-	assert.Equal(t, [][]string{{"1"}, {"2"}}, gw.take(), "unknown unicast does not reach it")
-	assert.Equal(t, []any{"B", "B"}, gw.from)
-	assert.Equal(t, uint64(1), p[0].Stats().Unlearned)
-	assert.Equal(t, 1, g.Stats().MACs)
 }
 
 func TestStormBudget(t *testing.T) {

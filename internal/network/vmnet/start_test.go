@@ -311,26 +311,6 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestStartContext: New ends when its context does.
-func TestStartContext(t *testing.T) {
-	f := newFake()
-	ctx, cancel := context.WithCancel(context.Background())
-	f.onStart = func(ctx context.Context, _ bool) error { cancel(); <-ctx.Done(); return ctx.Err() }
-	_, err := New(ctx, with(onNetwork(), func(o *Options) { o.API = f }))
-	require.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, 1, f.released)
-}
-
-func TestNoAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		f.onStart = func(ctx context.Context, _ bool) error { <-ctx.Done(); return api.ErrNoAnswer }
-		_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI = apiNetwork }))
-		require.ErrorIs(t, err, api.ErrNoAnswer)
-		synctest.Wait()
-	})
-}
-
 // TestForwardFails: a forward that cannot be made ends the start.
 func TestForwardRefused(t *testing.T) {
 	f := newFake()
