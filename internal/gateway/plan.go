@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dns"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
@@ -61,9 +60,6 @@ func (c Config) Plan() (Plan, error) {
 		p.setPool(c.DHCPEnd)
 	}
 	p.identify()
-	if _, err := dns.New(dns.Config{Records: c.DNSRecords}); err != nil {
-		return Plan{}, fmt.Errorf("start embedded network: %w", err)
-	}
 	return p, p.checkGuests(c)
 }
 

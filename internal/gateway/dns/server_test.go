@@ -118,13 +118,10 @@ func newServer(t testing.TB, c Config) *Server {
 		c.Records = map[string]netip.Addr{
 			"gateway.internal": netip.MustParseAddr("192.168.105.1"), "host.internal": netip.MustParseAddr("192.168.105.254"),
 			"nowhere.internal": {},
-			"Six.Example.":     netip.MustParseAddr("fd00::6"),
 		}
 	}
 	c.Subnet = netip.MustParsePrefix("192.168.105.0/24")
-	s, err := New(c)
-	require.NoError(t, err)
-	return s
+	return New(c)
 }
 
 const maxUDP = 1472
@@ -203,8 +200,6 @@ func TestOwnNames(t *testing.T) {
 		{"other type", "host.internal.", dns.TypeMX, dns.RcodeSuccess, ""},
 		{"ours without an address", "nowhere.internal.", dns.TypeA, dns.RcodeSuccess, ""},
 		{"any type", "host.internal.", dns.TypeANY, dns.RcodeSuccess, "192.168.105.254"},
-		{"record with IPv6", "six.example.", dns.TypeAAAA, dns.RcodeSuccess, "fd00::6"},
-		{"record without IPv4", "six.example.", dns.TypeA, dns.RcodeSuccess, ""},
 		{"reverse", "254.105.168.192.in-addr.arpa.", dns.TypePTR, dns.RcodeSuccess, "host.internal."},
 		{"reverse, unknown", "9.105.168.192.in-addr.arpa.", dns.TypePTR, dns.RcodeNameError, ""},
 		{"reverse, elsewhere", "8.8.8.8.in-addr.arpa.", dns.TypePTR, dns.RcodeServerFailure, ""},
@@ -414,19 +409,6 @@ func TestTCP(t *testing.T) {
 	_, err = client.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF, "closed by the server")
 	<-done
-}
-
-func TestBadRecords(t *testing.T) {
-	ip := netip.MustParseAddr("10.0.0.1")
-	for _, records := range []map[string]netip.Addr{
-		{"": ip},
-		{".": ip},
-		{"a..b": ip},
-		{strings.Repeat("x", 64): ip},
-	} {
-		_, err := New(Config{Records: records})
-		assert.ErrorContains(t, err, "add DNS record", records)
-	}
 }
 
 // FuzzHandleUDP feeds any bytes: no panic, no answer to an answer, the id comes back.
