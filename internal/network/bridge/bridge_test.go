@@ -3,7 +3,6 @@
 package bridge
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"strings"
@@ -145,42 +144,6 @@ func TestFind(t *testing.T) {
 	send(ports[1], one(macD, macA, "known"))
 	assert.Len(t, sinks[2].take(), 1)
 	require.NoError(t, br.Close())
-}
-
-// stuckLog is a log whose reader does not read.
-type stuckLog struct {
-	slog.Handler
-	release chan struct{}
-}
-
-func (s stuckLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (s stuckLog) Handle(context.Context, slog.Record) error {
-	<-s.release
-	return nil
-}
-
-func TestStuckLogHoldsUpNoOther(t *testing.T) {
-	log := stuckLog{release: make(chan struct{})}
-	_, p, s := three(t, Options{Log: slog.New(log)})
-	var thief sync.WaitGroup
-	thief.Go(func() { p[2].Send(batch(one(all, macA, "thief"))) }) // is logged
-	time.Sleep(20 * time.Millisecond)
-	others := make(chan struct{})
-	go func() {
-		defer close(others)
-		p[1].Send(batch(one(all, unknown, "new address")))
-		_ = p[0].Close()
-	}()
-	select {
-	case <-others:
-	case <-time.After(5 * time.Second):
-		t.Error("others wait for the log")
-	}
-	close(log.release)
-	thief.Wait()
-	<-others
-	assert.NotEmpty(t, s[1].take())
 }
 
 func TestStormBudget(t *testing.T) {

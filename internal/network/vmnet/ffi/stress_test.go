@@ -5,7 +5,6 @@
 package ffi_test
 
 import (
-	"encoding/binary"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
@@ -115,48 +113,4 @@ func TestManyPackets(t *testing.T) {
 	g := s.c.Gauges()
 	t.Logf("%d frames, %d reads, %d writes, %d events", got.Load(), s.c.Calls()["vmnet_read"], s.c.Calls()["vmnet_write"], g.Events)
 	assert.Zero(t, g.FramesDropped)
-}
-
-// TestManyStarts starts and stops many interfaces, from several goroutines.
-func TestManyStarts(t *testing.T) {
-	const cycles = 150
-	s := open(t, vmnetsim.Full)
-	n, err := s.NewNetwork(api.NetworkConfig{Mode: network.ModeShared})
-	require.NoError(t, err)
-	defer n.Release()
-	idle := s.Idle()
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for range cycles {
-				var i api.Interface
-				var err error
-				if g%2 == 0 {
-					i, err = s.Start(within(t), shared)
-				} else {
-					i, err = n.Start(within(t), api.InterfaceConfig{})
-				}
-				if !assert.NoError(t, err) || !assert.NoError(t, i.Notify(true)) || !exchange(t, i) ||
-					!assert.NoError(t, i.Stop(within(t))) {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	c := s.c.Calls()
-	assert.Equal(t, uint64(8*cycles), c["vmnet_stop_interface"])
-	assert.LessOrEqual(t, s.Idle()-idle, 64, "blocks are used again")
-}
-
-// exchange writes one frame and reads what there is.
-func exchange(t *testing.T, i api.Interface) bool {
-	w, r := api.NewWriter(1), api.NewReader(16, i.Params().MaxPacket)
-	fill(w, frame.NewBatch(frame.Append(nil, numbered(7, 60)), 1))
-	ok := assert.Equal(t, api.Success, i.Write(w)) && assert.Equal(t, api.Success, i.Read(r))
-	b, _ := r.Batch()
-	for it := b.Iter(); it.Next(); {
-		ok = assert.Equal(t, uint64(7), binary.BigEndian.Uint64(it.Frame()[14:])) && ok
-	}
-	return ok
 }
