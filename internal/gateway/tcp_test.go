@@ -23,6 +23,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // hangingDial hangs on 203.0.113.0/24 until the context ends, as an address does that drops packets. Everything else
@@ -197,7 +198,7 @@ func TestUnconfirmedEnd(t *testing.T) {
 // TestRefused: what a guest may not reach, or what refuses, is answered with a reset at once, not with silence. Where flows may
 // lead is in TestTarget.
 func TestRefused(t *testing.T) {
-	dead, open := deadPort(t), echoServer(t)
+	dead, open := vnettest.FreePort(t), echoServer(t)
 	dialed := make(chan string, 100)
 	n := start(t, Config{}, tuning{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed <- address

@@ -115,35 +115,25 @@ func three(t *testing.T, o Options) (b *bench, ports [3]*Port, sinks [3]*recorde
 // TestFind: where an address is that no port has sent from may be known otherwise; what a port has sent from counts first.
 func TestFind(t *testing.T) {
 	var up *Port
-	br := New(Options{Find: func(mac uint64) *Port {
+	_, p, s := three(t, Options{Find: func(mac uint64) *Port {
 		if mac == macD {
 			return up
 		}
 		return nil
 	}})
-	sinks := [3]*recorder{{max: 100}, {max: 100}, {max: 100}}
-	var ports [3]*Port
-	for i := range ports {
-		var err error
-		ports[i], err = br.Attach(PortOptions{}, sinks[i])
-		require.NoError(t, err)
-	}
-	up = ports[0]
-	send := func(p *Port, f []byte) { p.Send(frame.NewBatch(f, 1)) }
-	send(ports[1], one(macD, macA, "found"))
-	assert.Len(t, sinks[0].take(), 1)
-	assert.Empty(t, sinks[2].take())
-	send(ports[1], one(unknown, macA, "flooded"))
-	assert.Len(t, sinks[0].take(), 1)
-	assert.Len(t, sinks[2].take(), 1)
-	send(up, one(macD, macB, "came from there"))
+	up = p[0]
+	p[1].Send(batch(one(macD, macB, "found")))
+	assert.Len(t, s[0].take(), 1)
+	assert.Empty(t, s[2].take())
+	p[1].Send(batch(one(unknown, macB, "flooded")))
+	assert.Len(t, s[0].take(), 1)
+	assert.Len(t, s[2].take(), 1)
+	up.Send(batch(one(macD, macA, "came from there")))
 	assert.Equal(t, uint64(1), up.Stats().Drops[network.DropHairpin])
-	assert.Empty(t, sinks[2].take())
-	send(ports[2], one(all, macD, "here now"))
-	sinks[1].take()
-	send(ports[1], one(macD, macA, "known"))
-	assert.Len(t, sinks[2].take(), 1)
-	require.NoError(t, br.Close())
+	assert.Empty(t, s[2].take())
+	p[2].Send(batch(one(all, macD, "here now")))
+	p[1].Send(batch(one(macD, macB, "known")))
+	assert.Len(t, s[2].take(), 1)
 }
 
 func TestStormBudget(t *testing.T) {
