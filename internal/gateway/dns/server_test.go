@@ -113,7 +113,7 @@ func confFile(t testing.TB, content string) string {
 	return path
 }
 
-func newServer(t testing.TB, c Config) *Server {
+func newServer(c Config) *Server {
 	if c.Records == nil {
 		c.Records = map[string]netip.Addr{
 			"gateway.internal": netip.MustParseAddr("192.168.105.1"), "host.internal": netip.MustParseAddr("192.168.105.254"),
@@ -191,7 +191,7 @@ func checkAnswers(t *testing.T, s *Server, cases []answered) {
 
 // TestOwnNames asks no resolver: there is none.
 func TestOwnNames(t *testing.T) {
-	s := newServer(t, Config{Forward: true, ResolvConf: "/nonexistent/resolv.conf"})
+	s := newServer(Config{Forward: true, ResolvConf: "/nonexistent/resolv.conf"})
 	checkAnswers(t, s, []answered{
 		{"gateway", "gateway.internal.", dns.TypeA, dns.RcodeSuccess, "192.168.105.1"},
 		{"host", "host.internal.", dns.TypeA, dns.RcodeSuccess, "192.168.105.254"},
@@ -210,7 +210,7 @@ func TestOwnNames(t *testing.T) {
 
 func TestForward(t *testing.T) {
 	r := newResolver(t)
-	s := newServer(t, Config{Forward: true, ResolvConf: confFile(t, "search x\nnameserver 127.0.0.1\n"), Dial: r.dial})
+	s := newServer(Config{Forward: true, ResolvConf: confFile(t, "search x\nnameserver 127.0.0.1\n"), Dial: r.dial})
 	edns := func(q *dns.Msg, size uint16) *dns.Msg { return q.SetEdns0(size, true) }
 	tests := []struct {
 		name      string
@@ -259,7 +259,7 @@ func TestNoResolvers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newServer(t, Config{Forward: true, ResolvConf: tt.path})
+			s := newServer(Config{Forward: true, ResolvConf: tt.path})
 			assert.Equal(t, dns.RcodeServerFailure, ask(t, s, question("example.com.", dns.TypeA), patience).Rcode)
 			assert.Equal(t, "192.168.105.1", answers(ask(t, s, question("gateway.internal.", dns.TypeA), patience)))
 		})
@@ -270,7 +270,7 @@ func TestNoResolvers(t *testing.T) {
 func TestResolvConfChanges(t *testing.T) {
 	r := newResolver(t)
 	path := confFile(t, "")
-	s := newServer(t, Config{Forward: true, ResolvConf: path, Dial: r.dial})
+	s := newServer(Config{Forward: true, ResolvConf: path, Dial: r.dial})
 	require.Equal(t, dns.RcodeServerFailure, ask(t, s, question("example.com.", dns.TypeA), patience).Rcode)
 	require.NoError(t, os.WriteFile(path, []byte("nameserver 127.0.0.1\n"), 0o600))
 	assert.Eventually(t, func() bool {
@@ -290,7 +290,7 @@ func TestNextResolver(t *testing.T) {
 	for _, name := range []string{"refused", "unreachable", "SERVFAIL", "REFUSED"} {
 		t.Run(name, func(t *testing.T) {
 			bad.rcode.Store(int32(dns.StringToRcode[name]))
-			s := newServer(t, Config{
+			s := newServer(Config{
 				Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.2\nnameserver 127.0.0.1\n"),
 				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 					switch {
@@ -312,7 +312,7 @@ func TestNextResolver(t *testing.T) {
 // TestHostile: what is not one plain question gets the right refusal or none, and never more than a small answer.
 func TestHostile(t *testing.T) {
 	r := newResolver(t)
-	s := newServer(t, Config{Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"), Dial: r.dial})
+	s := newServer(Config{Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"), Dial: r.dial})
 	change := func(f func(*dns.Msg)) []byte {
 		m := question("example.com.", dns.TypeA)
 		f(m)
@@ -361,7 +361,7 @@ func TestHostile(t *testing.T) {
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		s := newServer(t, Config{
+		s := newServer(Config{
 			Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"),
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				if asked.Add(1) <= maxPerClient {
@@ -387,7 +387,7 @@ func TestLimits(t *testing.T) {
 
 func TestTCP(t *testing.T) {
 	r := newResolver(t)
-	s := newServer(t, Config{Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"), Dial: r.dial})
+	s := newServer(Config{Forward: true, ResolvConf: confFile(t, "nameserver 127.0.0.1\n"), Dial: r.dial})
 	client, server := net.Pipe()
 	done := make(chan struct{})
 	go func() { defer close(done); s.ServeTCP(1, server); server.Close() }()
@@ -420,7 +420,7 @@ func FuzzHandleUDP(f *testing.F) {
 	f.Add([]byte("\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"))
 	web, _ := question("web.vmnet.internal.", dns.TypeA).Pack()
 	f.Add(web)
-	s := newServer(f, Config{Domain: "vmnet.internal", Guests: guestsByName{"web": "192.168.105.7"}})
+	s := newServer(Config{Domain: "vmnet.internal", Guests: guestsByName{"web": "192.168.105.7"}})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s.HandleUDP(1, b, maxUDP, func(a []byte) {
 			if len(a) < headerLen || len(a) > maxUDP || a[2]&0x80 == 0 || binary.BigEndian.Uint16(a) != binary.BigEndian.Uint16(b) {
