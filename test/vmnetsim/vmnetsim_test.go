@@ -134,11 +134,3 @@ func runTool(t *testing.T, name, dir string) string {
 	require.NoError(t, err, "%s", out)
 	return strings.TrimSpace(string(out))
 }
-
-// runFails wants a tool to fail with a message.
-func runFails(t *testing.T, name, dir, message string) {
-	t.Helper()
-	out, err := cbuild.Command(t.Context(), addresses(t), name, dir).CombinedOutput()
-	require.Error(t, err)
-	assert.Contains(t, string(out), message)
-}

@@ -124,14 +124,14 @@ const (
 // lease gets client n an address.
 func (r *rig) lease(n int) string { return r.leaseFrom(uint64(n), n) }
 
-func (r *rig) leaseFrom(port uint64, n int) string {
+func (r *rig) leaseFrom(port uint64, n int, mods ...dhcpv4.Modifier) string {
 	r.t.Helper()
 	offer := r.tellFrom(port, n, discover)
 	if offer == "" {
 		return ""
 	}
 	ip := offer[len("OFFER "):]
-	require.Equal(r.t, "ACK "+ip, r.tellFrom(port, n, request, wish(ip), server("192.168.105.1")))
+	require.Equal(r.t, "ACK "+ip, r.tellFrom(port, n, request, append(mods, wish(ip), server("192.168.105.1"))...))
 	return ip
 }
 
