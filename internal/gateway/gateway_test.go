@@ -170,7 +170,7 @@ func TestNoDHCP(t *testing.T) {
 	n := start(t, Config{DisableDHCP: true}, tuning{})
 	_, err := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond}).Configure()
 	assert.ErrorIs(t, err, fakeguest.ErrTimeout)
-	g := attach(t, n, fakeguest.Options{})
+	g := vnettest.Attach(t, n, fakeguest.Options{})
 	g.SetAddr(netip.PrefixFrom(guestIP, 24), gatewayIP)
 	_, err = g.Ping(gatewayIP, 1)
 	assert.NoError(t, err)

@@ -108,12 +108,6 @@ func (g *rawGuest) dhcp(m *dhcpv4.DHCPv4, err error) (answer *dhcpv4.DHCPv4) {
 	return answer
 }
 
-// attach plugs in a guest that waits for its answers for as long as tests do.
-func attach(t testing.TB, n *Network, o fakeguest.Options) *fakeguest.Guest {
-	o.Timeout = patience
-	return vnettest.Attach(t, n, o)
-}
-
 // lease gets an address the usual way.
 func (g *rawGuest) lease() (netip.Addr, *dhcpv4.DHCPv4) {
 	g.t.Helper()

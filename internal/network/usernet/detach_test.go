@@ -64,7 +64,7 @@ func (n oneSession) Attach(ctx context.Context, o network.PortOptions, sink fram
 }
 
 func comeBack(t *testing.T, n *Network) *guest {
-	o := fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 7}, Timeout: patience}
+	o := fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 7}}
 	g := &guest{Guest: vnettest.Attach(t, oneSession{n}, o), net: n}
 	g.SetAddr(netip.PrefixFrom(guestIP, 24), gatewayIP)
 	g.got = g.Listen(nil)
@@ -141,7 +141,7 @@ func TestDetach(t *testing.T) {
 		assert.Equal(t, running, u.Gateway.State)
 		reaches(t, n, f)
 	}
-	_, err = attach(t, n, fakeguest.Options{}).Configure()
+	_, err = vnettest.Attach(t, n, fakeguest.Options{}).Configure()
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
 	assert.Error(t, syscall.Kill(pid, 0), "reaped")

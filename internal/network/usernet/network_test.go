@@ -62,12 +62,6 @@ func start(t testing.TB, o Options) *Network {
 	return n
 }
 
-// attach plugs in a guest that waits for its answers for as long as tests do.
-func attach(t testing.TB, n *Network, o fakeguest.Options) *fakeguest.Guest {
-	o.Timeout = patience
-	return vnettest.Attach(t, n, o)
-}
-
 // log is a logger and what it wrote.
 func log() (*slog.Logger, *vnettest.Log) {
 	var b vnettest.Log
@@ -127,7 +121,7 @@ func TestRestart(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	configure := func(n *Network, mac byte, want string) {
-		l, err := attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, mac}}).Configure()
+		l, err := vnettest.Attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, mac}}).Configure()
 		require.NoError(t, err)
 		assert.Equal(t, want, l.Addr.String())
 	}
@@ -138,7 +132,7 @@ func TestRestart(t *testing.T) {
 	life(func(n *Network) {
 		configure(n, 3, "192.168.105.4/24")
 		configure(n, 2, "192.168.105.3/24")
-		g := attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}})
+		g := vnettest.Attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}})
 		l, err := g.Reboot(netip.MustParseAddr("192.168.105.2"))
 		require.NoError(t, err)
 		_, err = g.Renew(l)
@@ -226,7 +220,7 @@ func TestStatus(t *testing.T) {
 	o := Options{}
 	o.Mode, o.DHCPEnd, o.Gateway, o.Forwards = network.ModeHost, netip.MustParseAddr("192.168.105.9"), gatewayIP, []network.Forward{f}
 	n := start(t, o)
-	g := attach(t, n, fakeguest.Options{Name: "Web"})
+	g := vnettest.Attach(t, n, fakeguest.Options{Name: "Web"})
 	_, err := g.Configure()
 	require.NoError(t, err)
 	_, err = g.Ping(gatewayIP, 1)

@@ -6,6 +6,7 @@ package vnettest
 
 import (
 	"bytes"
+	"cmp"
 	"sync"
 	"testing"
 	"time"
@@ -75,9 +76,11 @@ func runCheck(t tester, c check, n network.Network, patience time.Duration) {
 	c.run(l)
 }
 
-// Attach plugs a guest into a port of n. The end of the test closes it.
+// Attach plugs a guest into a port of n, which waits for its answers for as long as the suite does, unless o has a time. The end of
+// the test closes it.
 func Attach(tb testing.TB, n network.Network, o fakeguest.Options) *fakeguest.Guest {
 	tb.Helper()
+	o.Timeout = cmp.Or(o.Timeout, patience)
 	g, err := fakeguest.Attach(tb.Context(), n, o)
 	if err != nil {
 		tb.Fatal(err)
