@@ -20,8 +20,6 @@ const (
 	// defaultMTU is the default of Config.MTU.
 	defaultMTU = 1500
 
-	minMTU, maxMTU = 1280, 16384 // as --vmnet-mtu has them
-
 	maxForwards = 1024
 )
 

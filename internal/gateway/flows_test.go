@@ -94,7 +94,7 @@ func TestCrowd(t *testing.T) {
 			return o.GetReceiveBufferSize() == receive && o.GetSendBufferSize() == crowdBuffer
 		}, patience, time.Millisecond)
 		for i := range crowd { // the second time they are there already
-			n.gw.engine.flows.add(g.port.(guestPort).session, someKey(header.TCPProtocolNumber, i))
+			n.gw.engine.flows.add(g.Port().(guestPort).session, someKey(header.TCPProtocolNumber, i))
 		}
 	}
 }

@@ -93,9 +93,7 @@ func (g *gateway) start() (err error) {
 		g.dhcp = dhcp.New(g.dhcpConfig(g.leases))
 	}
 	if g.plan.dns {
-		if g.dns, err = dns.New(g.dnsConfig()); err != nil {
-			return err
-		}
+		g.dns = dns.New(g.dnsConfig())
 	}
 	if g.engine, err = newEngine(g); err != nil {
 		return err

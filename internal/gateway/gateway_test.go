@@ -42,15 +42,11 @@ func TestOnlyGateway(t *testing.T) {
 	}{
 		{"runt", make([]byte, 14)},
 		{"IPv6", g.eth(gwMAC, 0x86dd, make([]byte, 60))},
-		{"VLAN", g.eth(gwMAC, 0x8100, make([]byte, 60))},
-		{"length instead of type", g.eth(gwMAC, 60, make([]byte, 60))},
-		{"no IP header", g.eth(gwMAC, 0x0800, []byte{0x45})},
 		{"IP longer than the frame", g.eth(gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest())[:30])},
 		{"IP header too long", g.eth(gwMAC, 0x0800, append([]byte{0x4f}, ip(guestIP, gatewayIP, nil)[1:]...))},
 		{"echo from the gateway's address", g.eth(gwMAC, 0x0800, ip(gatewayIP, gatewayIP, echoRequest()))},
 		{"echo from the alias", g.eth(gwMAC, 0x0800, ip(aliasIP, gatewayIP, echoRequest()))},
 		{"echo from outside", g.eth(gwMAC, 0x0800, ip(outside, gatewayIP, echoRequest()))},
-		{"echo from nowhere", g.eth(gwMAC, 0x0800, ip(netip.IPv4Unspecified(), gatewayIP, echoRequest()))},
 		{"echo from the broadcast address", g.eth(gwMAC, 0x0800, ip(n.plan.broadcast, gatewayIP, echoRequest()))},
 		{"broadcast echo", g.eth(bcast, 0x0800, ip(guestIP, gatewayIP, echoRequest()))},
 		{"from the gateway's MAC", fakeguest.EthernetFrame(gwMAC, gwMAC, 0x0800, ip(guestIP, gatewayIP, echoRequest()))},
@@ -78,7 +74,8 @@ func TestOnlyGateway(t *testing.T) {
 					return n.gw.drops.malformed.Load()+n.gw.drops.unwanted.Load() == before+1
 				}, patience, 100*time.Microsecond)
 			}
-			assert.Empty(t, g.got)
+			_, err := g.got.Next(0)
+			assert.ErrorIs(t, err, fakeguest.ErrTimeout)
 		})
 	}
 	assert.Equal(t, gwMAC, g.resolve(netip.IPv4Unspecified(), gatewayIP, patience), "a probe for a conflict is answered")
@@ -173,7 +170,7 @@ func TestNoDHCP(t *testing.T) {
 	n := start(t, Config{DisableDHCP: true}, tuning{})
 	_, err := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond}).Configure()
 	assert.ErrorIs(t, err, fakeguest.ErrTimeout)
-	g := attach(t, n, fakeguest.Options{})
+	g := vnettest.Attach(t, n, fakeguest.Options{})
 	g.SetAddr(netip.PrefixFrom(guestIP, 24), gatewayIP)
 	_, err = g.Ping(gatewayIP, 1)
 	assert.NoError(t, err)

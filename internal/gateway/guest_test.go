@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,53 +30,42 @@ import (
 
 // rawGuest is a guest that sends frames as the test made them and keeps what it gets.
 type rawGuest struct {
-	t    testing.TB
-	net  *Network
-	port network.Port
-	mac  net.HardwareAddr
-	got  chan []byte
+	*fakeguest.Guest
+	t   testing.TB
+	net *Network
+	got *fakeguest.Listener
 }
 
 func newRawGuest(t testing.TB, n *Network, mac string) *rawGuest {
-	g := &rawGuest{t: t, net: n, got: make(chan []byte, 4096)}
-	g.mac, _ = net.ParseMAC(mac)
-	p, err := n.Attach(context.Background(), network.PortOptions{Name: "guest " + mac}, g)
-	require.NoError(t, err)
-	g.port = p
-	t.Cleanup(func() { _ = p.Close() })
+	g := &rawGuest{Guest: plugIn(t, n, mac), t: t, net: n}
+	g.got = g.Listen(nil)
 	return g
 }
 
-func (g *rawGuest) MaxFrame() int { return frame.MaxStreamLen }
-
-func (g *rawGuest) Deliver(b frame.Batch) {
-	for it := b.Iter(); it.Next(); {
-		select {
-		case g.got <- append([]byte(nil), it.Frame()...):
-		default:
-		}
-	}
+// plugIn attaches a guest that does nothing by itself.
+func plugIn(t testing.TB, n *Network, mac string) *fakeguest.Guest {
+	hw, err := net.ParseMAC(mac)
+	require.NoError(t, err)
+	return vnettest.Attach(t, n, fakeguest.Options{MAC: hw, Quiet: true})
 }
 
-func (g *rawGuest) send(f []byte) { g.port.Send(frame.NewBatch(frame.Append(nil, f), 1)) }
+func (g *rawGuest) send(f []byte) { _ = g.Send(f) }
 
 // expect returns the first frame that match accepts, nil if there is none within d.
 func (g *rawGuest) expect(d time.Duration, match func(p *fakeguest.Packet) bool) *fakeguest.Packet {
-	timeout := time.After(d)
-	for {
-		select {
-		case f := <-g.got:
-			if p, err := fakeguest.Parse(f); err == nil && match(&p) {
-				return &p
-			}
-		case <-timeout:
+	for until := time.Now().Add(d); ; {
+		f, err := g.got.Next(time.Until(until))
+		if err != nil {
 			return nil
+		}
+		if p, err := fakeguest.Parse(f); err == nil && match(&p) {
+			return &p
 		}
 	}
 }
 
 func (g *rawGuest) eth(dst net.HardwareAddr, t uint16, body []byte) []byte {
-	return fakeguest.EthernetFrame(dst, g.mac, t, body)
+	return fakeguest.EthernetFrame(dst, g.MAC(), t, body)
 }
 
 // ping sends an echo request by way of the gateway and reports whether the answer came from dst.
@@ -120,16 +108,10 @@ func (g *rawGuest) dhcp(m *dhcpv4.DHCPv4, err error) (answer *dhcpv4.DHCPv4) {
 	return answer
 }
 
-// attach plugs in a guest that waits for its answers for as long as tests do.
-func attach(t testing.TB, n *Network, o fakeguest.Options) *fakeguest.Guest {
-	o.Timeout = patience
-	return vnettest.Attach(t, n, o)
-}
-
 // lease gets an address the usual way.
 func (g *rawGuest) lease() (netip.Addr, *dhcpv4.DHCPv4) {
 	g.t.Helper()
-	offer := g.dhcp(dhcpv4.NewDiscovery(g.mac))
+	offer := g.dhcp(dhcpv4.NewDiscovery(g.MAC()))
 	ack := g.dhcp(dhcpv4.NewRequestFromOffer(offer))
 	require.Equal(g.t, dhcpv4.MessageTypeAck, ack.MessageType())
 	ip, _ := netip.AddrFromSlice(ack.YourIPAddr.To4())
@@ -138,25 +120,22 @@ func (g *rawGuest) lease() (netip.Addr, *dhcpv4.DHCPv4) {
 
 // ipGuest is a guest with a TCP/IP stack.
 type ipGuest struct {
+	*fakeguest.Guest
 	net   *Network
 	stack *stack.Stack
 	link  *link
-	tap   atomic.Pointer[func(f []byte) bool] // takes frames before the stack does
-	port  network.Port
+	port  network.Port // that the stack sends to
 	out   *outlet
-	in    chan []byte
-	wg    sync.WaitGroup
 }
 
 func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
-	g := &ipGuest{net: n, in: make(chan []byte, 4096)}
-	hw, err := net.ParseMAC(mac)
-	require.NoError(t, err)
+	g := &ipGuest{Guest: plugIn(t, n, mac), net: n}
+	g.port = g.Port()
 	g.out = newOutlet(n.plan.MaxFrame(), func(b []byte, _ bool) (int, error) {
 		g.port.Send(frame.NewBatch(b, countFrames(b)))
 		return len(b), nil
 	}, &drops{})
-	g.link = newLink(&Plan{Gateway: ip, MAC: hw, MTU: n.plan.MTU}, g.out)
+	g.link = newLink(&Plan{Gateway: ip, MAC: g.MAC(), MTU: n.plan.MTU}, g.out)
 	g.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
@@ -172,20 +151,16 @@ func newIPGuest(t testing.TB, n *Network, mac string, ip netip.Addr) *ipGuest {
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
 	g.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &sack)
 	g.stack.SetTransportProtocolOption(tcp.ProtocolNumber, &moderate)
-	p, err := n.Attach(context.Background(), network.PortOptions{Name: "guest " + mac}, g)
-	require.NoError(t, err)
-	g.port = p
 	go g.out.run()
-	g.wg.Go(g.run)
-	t.Cleanup(g.close)
+	in := g.Listen(nil)
+	var reader sync.WaitGroup
+	reader.Go(func() { g.run(in) })
+	t.Cleanup(func() {
+		g.Close()
+		reader.Wait()
+		g.stack.Destroy()
+	})
 	return g
-}
-
-func (g *ipGuest) close() {
-	_ = g.port.Close()
-	close(g.in)
-	g.wg.Wait()
-	g.stack.Destroy()
 }
 
 // countFrames is how many frames are in b.
@@ -196,23 +171,10 @@ func countFrames(b []byte) (n int) {
 	return n
 }
 
-func (g *ipGuest) MaxFrame() int { return frame.MaxStreamLen }
-
-func (g *ipGuest) Deliver(b frame.Batch) {
-	for it := b.Iter(); it.Next(); {
-		if take := g.tap.Load(); take != nil && (*take)(it.Frame()) {
-			continue
-		}
-		select {
-		case g.in <- append([]byte(nil), it.Frame()...):
-		default:
-		}
-	}
-}
-
-func (g *ipGuest) run() {
-	for f := range g.in {
-		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(f[14:])})
+// run has the stack handle what comes.
+func (g *ipGuest) run(in *fakeguest.Listener) {
+	for f, err := in.Next(time.Hour); err == nil; f, err = in.Next(time.Hour) {
+		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(f[frame.MinLen:])})
 		g.link.InjectInbound(header.Ethernet(f).Type(), pkt)
 		pkt.DecRef()
 	}
@@ -247,5 +209,5 @@ func synPacket(src netip.Addr, port uint16, to netip.AddrPort) []byte {
 }
 
 func (g *rawGuest) arp(op uint16, sender, target netip.Addr) []byte {
-	return fakeguest.ARPPacket(op, g.mac, sender, make([]byte, 6), target)
+	return fakeguest.ARPPacket(op, g.MAC(), sender, make([]byte, 6), target)
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -283,15 +282,4 @@ func echoServer(t testing.TB) uint16 {
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
 	return l.Addr().(*net.TCPAddr).AddrPort().Port()
-}
-
-// deadPort is a port of the host's loopback that refuses connections, and no other has it until the end of the test.
-func deadPort(t *testing.T) uint16 {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = syscall.Close(fd) })
-	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	sa, err := syscall.Getsockname(fd)
-	require.NoError(t, err)
-	return uint16(sa.(*syscall.SockaddrInet4).Port)
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dns"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
@@ -39,51 +38,28 @@ type Plan struct {
 	private   netip.AddrPort // of the host: no TCP leads there; zero = nowhere
 }
 
-// Plan checks c and works out what follows from it.
+// Plan works out what follows from c. What parses the command line has checked each value, and against each other; this refuses what
+// only the embedded network cannot do, and addresses that are not in the network of a daemon that was given none.
 func (c Config) Plan() (Plan, error) {
 	if c.Mode == network.ModeBridged {
 		return Plan{}, ErrBridged
 	}
-	if c.Mode != network.ModeHost && c.Mode != network.ModeShared {
-		return Plan{}, fmt.Errorf("start embedded network: unknown mode %q", c.Mode)
-	}
 	if !c.Gateway.IsValid() {
-		if c.DHCPEnd.IsValid() || c.PrefixLen != 0 {
-			return Plan{}, fmt.Errorf("start embedded network: an end address or a mask needs a gateway address")
-		}
 		c.Gateway = defaultGateway
 	}
-	if c.PrefixLen == 0 {
-		c.PrefixLen = defaultPrefixLen
-	}
-	if !c.Gateway.Is4() || c.PrefixLen < 8 || c.PrefixLen > 30 {
-		return Plan{}, fmt.Errorf("start embedded network: %s/%d is not an IPv4 subnet between /8 and /30", c.Gateway, c.PrefixLen)
-	}
 	p := Plan{
-		Gateway: c.Gateway, Subnet: netip.PrefixFrom(c.Gateway, c.PrefixLen).Masked(),
+		Gateway: c.Gateway, Subnet: netip.PrefixFrom(c.Gateway, cmp.Or(c.PrefixLen, defaultPrefixLen)).Masked(),
 		MTU: cmp.Or(c.MTU, defaultMTU), nat: c.Mode == network.ModeShared && !c.DisableNAT44, dns: !c.DisableDNSProxy,
 		private: c.Private,
 	}
-	if p.MTU < minMTU || p.MTU > maxMTU {
-		return Plan{}, fmt.Errorf("start embedded network: MTU %d is not from %d to %d bytes", p.MTU, minMTU, maxMTU)
-	}
 	p.broadcast = lastAddr(p.Subnet)
-	if !p.canHaveGateway() {
-		return Plan{}, fmt.Errorf("start embedded network: gateway %s cannot be the address of a host in %s", p.Gateway, p.Subnet)
-	}
 	if !c.DisableHostLoopback {
 		p.setAlias()
 	}
-	if err := p.setPool(c.DHCPEnd); err != nil {
-		return Plan{}, err
-	}
-	if c.DisableDHCP || c.Mode == network.ModeHost && c.NetworkIdentifier != "" {
-		p.DHCPStart, p.DHCPEnd = netip.Addr{}, netip.Addr{}
+	if !c.DisableDHCP && (c.Mode != network.ModeHost || c.NetworkIdentifier == "") {
+		p.setPool(c.DHCPEnd)
 	}
 	p.identify()
-	if _, err := dns.New(dns.Config{Records: c.DNSRecords}); err != nil {
-		return Plan{}, fmt.Errorf("start embedded network: %w", err)
-	}
 	return p, p.checkGuests(c)
 }
 
@@ -97,23 +73,11 @@ func (p *Plan) setAlias() {
 	}
 }
 
-// canHaveGateway tells whether the gateway's address is one that a host can have.
-func (p *Plan) canHaveGateway() bool {
-	g := p.Gateway
-	return g != p.Subnet.Addr() && g != p.broadcast && !g.IsLoopback() && !g.IsMulticast() && g.As4()[0] != 0 && g.As4()[0] < 240
-}
-
 // checkGuests refuses reservations and forwards whose addresses no guest can have.
 func (p *Plan) checkGuests(c Config) error {
 	for _, r := range c.Reservations {
-		if len(r.MAC) != 6 {
-			return fmt.Errorf("start embedded network: reserve %s: %q is no MAC address", r.Addr, r.MAC)
-		}
 		if err := p.checkGuest(r.Addr); err != nil {
 			return fmt.Errorf("start embedded network: reserve %s for %s: %w", r.Addr, r.MAC, err)
-		}
-		if !p.DHCPStart.IsValid() {
-			return fmt.Errorf("start embedded network: reserve %s for %s: there is no DHCP server", r.Addr, r.MAC)
 		}
 	}
 	if len(c.Forwards) > maxForwards {
@@ -147,14 +111,9 @@ func (p *Plan) MaxFrame() int { return frame.MinLen + max(p.MTU, defaultMTU) }
 // setPool sets the DHCP range: gateway + 1 up to end. Without an end it is x.x.x.254 as in socket_vmnet where that is
 // possible, else the last address; with a gateway at the top, the addresses below it. The end is moved down
 // to an address that a guest may have: it is logged and told to clients, which may give it to a guest.
-func (p *Plan) setPool(end netip.Addr) error {
-	p.DHCPStart = p.Gateway.Next()
-	if end.IsValid() {
-		if !p.Subnet.Contains(end) || !p.Gateway.Less(end) {
-			return fmt.Errorf("start embedded network: DHCP end %s is not above gateway %s in %s", end, p.Gateway, p.Subnet)
-		}
-		p.DHCPEnd = end
-	} else {
+func (p *Plan) setPool(end netip.Addr) {
+	p.DHCPStart, p.DHCPEnd = p.Gateway.Next(), end
+	if !end.IsValid() {
 		b := p.Gateway.As4()
 		b[3] = 254
 		p.DHCPEnd = netip.AddrFrom4(b)
@@ -168,7 +127,6 @@ func (p *Plan) setPool(end netip.Addr) error {
 	for p.DHCPStart.Less(p.DHCPEnd) && slices.Contains(p.Reserved(), p.DHCPEnd) {
 		p.DHCPEnd = p.DHCPEnd.Prev()
 	}
-	return nil
 }
 
 // LastGuest is the last address that a guest may have. A /30 has one too.

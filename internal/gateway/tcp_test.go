@@ -23,6 +23,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // hangingDial hangs on 203.0.113.0/24 until the context ends, as an address does that drops packets. Everything else
@@ -175,19 +176,19 @@ func TestUnconfirmedEnd(t *testing.T) {
 	require.NoError(t, err)
 	ended := make(chan struct{})
 	var once sync.Once
-	g.tap.Store(new(func(f []byte) bool { // deaf from here on
+	g.SetTap(func(f []byte) bool { // deaf from here on
 		if len(f) > atFlags && f[atProtocol] == uint8(header.TCPProtocolNumber) && header.TCPFlags(f[atFlags]).Contains(header.TCPFlagFin) {
 			once.Do(func() { close(ended) })
 		}
 		return true
-	}))
+	})
 	data := make([]byte, 8<<10) // all of it is sent at once, and the end of the connection with it
 	_, err = h.Write(data)
 	require.NoError(t, err)
 	h.Close()
 	<-ended
 	assert.Equal(t, 1, n.Stats().TCPFlows)
-	g.tap.Store(nil) // what is repeated is confirmed
+	g.SetTap(nil) // what is repeated is confirmed
 	got, err := io.ReadAll(c)
 	require.NoError(t, err)
 	assert.Len(t, got, len(data))
@@ -197,7 +198,7 @@ func TestUnconfirmedEnd(t *testing.T) {
 // TestRefused: what a guest may not reach, or what refuses, is answered with a reset at once, not with silence. Where flows may
 // lead is in TestTarget.
 func TestRefused(t *testing.T) {
-	dead, open := deadPort(t), echoServer(t)
+	dead, open := vnettest.FreePort(t), echoServer(t)
 	dialed := make(chan string, 100)
 	n := start(t, Config{}, tuning{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialed <- address
@@ -263,7 +264,7 @@ func TestHangingDials(t *testing.T) {
 
 	free()
 	require.Eventually(t, func() bool { return n.Stats().TCPFlows == 0 }, patience, 5*time.Millisecond)
-	bad.port.Close()
+	bad.Close()
 	fetch(t, newIPGuest(t, n, mac1, guestIP), netip.AddrPortFrom(aliasIP, port))
 }
 

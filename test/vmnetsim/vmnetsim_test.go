@@ -5,7 +5,6 @@ package vmnetsim
 import (
 	"bytes"
 	"context"
-	"debug/elf"
 	"os"
 	"os/exec"
 	"strings"
@@ -89,25 +88,6 @@ func TestAborts(t *testing.T) {
 	}
 }
 
-// TestEveryCallIsCounted compares the table with the functions that are exported.
-func TestEveryCallIsCounted(t *testing.T) {
-	t.Parallel()
-	all, err := tables()
-	require.NoError(t, err)
-	var exported []string
-	f, err := elf.Open(Library(t, Full))
-	require.NoError(t, err)
-	defer f.Close()
-	symbols, err := f.DynamicSymbols()
-	require.NoError(t, err)
-	for _, s := range symbols {
-		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC && !strings.HasPrefix(s.Name, "vmnetsim_") {
-			exported = append(exported, s.Name)
-		}
-	}
-	assert.ElementsMatch(t, all["CALL"].names, exported)
-}
-
 // A tool is a C test program that works on a control file until its input ends.
 type tool struct {
 	cmd   *exec.Cmd
@@ -153,12 +133,4 @@ func runTool(t *testing.T, name, dir string) string {
 	out, err := cbuild.Command(t.Context(), addresses(t), name, dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return strings.TrimSpace(string(out))
-}
-
-// runFails wants a tool to fail with a message.
-func runFails(t *testing.T, name, dir, message string) {
-	t.Helper()
-	out, err := cbuild.Command(t.Context(), addresses(t), name, dir).CombinedOutput()
-	require.Error(t, err)
-	assert.Contains(t, string(out), message)
 }

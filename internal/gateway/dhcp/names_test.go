@@ -17,9 +17,7 @@ import (
 // leaseAs gets client n an address under a name.
 func (r *rig) leaseAs(n int, hostname string) string {
 	r.t.Helper()
-	ip := strings.TrimPrefix(r.tell(n, discover), "OFFER ")
-	require.Equal(r.t, "ACK "+ip, r.tell(n, request, wish(ip), server("192.168.105.1"), dhcpv4.WithOption(dhcpv4.OptHostName(hostname))))
-	return ip
+	return r.leaseFrom(uint64(n), n, dhcpv4.WithOption(dhcpv4.OptHostName(hostname)))
 }
 
 // names is "name=last byte of the address" of all guests that have one, by address.

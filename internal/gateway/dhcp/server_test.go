@@ -124,14 +124,14 @@ const (
 // lease gets client n an address.
 func (r *rig) lease(n int) string { return r.leaseFrom(uint64(n), n) }
 
-func (r *rig) leaseFrom(port uint64, n int) string {
+func (r *rig) leaseFrom(port uint64, n int, mods ...dhcpv4.Modifier) string {
 	r.t.Helper()
 	offer := r.tellFrom(port, n, discover)
 	if offer == "" {
 		return ""
 	}
 	ip := offer[len("OFFER "):]
-	require.Equal(r.t, "ACK "+ip, r.tellFrom(port, n, request, wish(ip), server("192.168.105.1")))
+	require.Equal(r.t, "ACK "+ip, r.tellFrom(port, n, request, append(mods, wish(ip), server("192.168.105.1"))...))
 	return ip
 }
 
@@ -166,7 +166,6 @@ func TestLifeCycle(t *testing.T) {
 		{"the next client gets the next", after(say(2, discover, "OFFER "+a3))},
 		{"wish is granted", []step{say(1, discover, "OFFER "+a9, wish(a9))}},
 		{"wish for a taken one", after(say(2, discover, "OFFER "+a3, wish(a2)))},
-		{"wish for the gateway", []step{say(1, discover, "OFFER "+a2, wish(gw))}},
 		{"wish for the alias", []step{say(1, discover, "OFFER "+a2, wish("192.168.105.254"))}},
 		{"an offer is held", []step{say(1, discover, "OFFER "+a2), say(2, discover, "OFFER "+a3)}},
 		{"but not for long", []step{say(1, discover, "OFFER "+a2), later(offerTime, say(2, discover, "OFFER "+a2))}},
@@ -183,13 +182,10 @@ func TestLifeCycle(t *testing.T) {
 		{"INIT-REBOOT, taken", after(say(2, request, "NAK", wish(a2)))},
 		{"INIT-REBOOT, taken but expired", after(later(2*time.Hour, say(2, request, "ACK "+a2, wish(a2))), say(1, discover, "OFFER "+a3))},
 		{"INIT-REBOOT, other subnet", []step{say(1, request, "NAK", wish("192.168.64.5"))}},
-		{"INIT-REBOOT, gateway", []step{say(1, request, "NAK", wish(gw))}},
 		{"INIT-REBOOT, alias", []step{say(1, request, "NAK", wish("192.168.105.254"))}},
 		{"INIT-REBOOT, moves to a free one", after(say(1, request, "ACK "+a9, wish(a9)), say(2, discover, "OFFER "+a2))},
 		{"RENEWING", after(later(30*time.Minute, say(1, request, "ACK "+a2, ciaddr(a2))), later(45*time.Minute, say(2, discover, "OFFER "+a3)))},
 		{"expired, but remembered while others are free", after(later(75*time.Minute, say(2, discover, "OFFER "+a3, wish(a2))))},
-		{"REBINDING of an unknown one", []step{say(1, request, "ACK "+a9, ciaddr(a9))}},
-		{"RENEWING another's", after(say(2, request, "NAK", ciaddr(a2)))},
 		{"REQUEST of nothing", []step{say(1, request, "")}},
 		{"RELEASE", after(say(1, release, "", ciaddr(a2), server(gw)), say(2, discover, "OFFER "+a3), say(2, request, "ACK "+a2, wish(a2)))},
 		{"RELEASE and come back", after(say(1, release, "", ciaddr(a2)), say(1, discover, "OFFER "+a2))},

@@ -10,10 +10,8 @@ package dns
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +37,7 @@ const (
 
 // Config sets up a Server.
 type Config struct {
-	// Records are our own names, with the address of each; the zero Addr is a name without one.
+	// Records are our own names, with the IPv4 address of each; the zero Addr is a name without one.
 	Records map[string]netip.Addr
 	// Subnet is the network's: questions for names of its addresses are not forwarded.
 	Subnet netip.Prefix
@@ -65,8 +63,8 @@ type Server struct {
 	total    int
 }
 
-// New makes a server. The only error is a record that is not a name.
-func New(c Config) (*Server, error) {
+// New makes a server.
+func New(c Config) *Server {
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
 	}
@@ -75,12 +73,9 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{cfg: c, names: map[string]netip.Addr{}, inFlight: map[uint64]int{}}
 	for name, a := range c.Records {
-		if _, ok := dns.IsDomainName(name); !ok || strings.Trim(name, ".") == "" {
-			return nil, fmt.Errorf("add DNS record %s=%s: not a domain name", name, a)
-		}
-		s.names[dns.CanonicalName(name)] = a.Unmap()
+		s.names[dns.CanonicalName(name)] = a
 	}
-	return s, nil
+	return s
 }
 
 // HandleUDP answers a question that came in a datagram. It borrows query until it returns. reply is called at most once,

@@ -53,14 +53,9 @@ func (s *Server) guest(q *dns.Msg, name string) *dns.Msg {
 func addressAnswer(q *dns.Msg, a netip.Addr, ttl uint32) *dns.Msg {
 	m := failure(q, dns.RcodeSuccess)
 	question := q.Question[0]
-	h := dns.RR_Header{Name: question.Name, Class: dns.ClassINET, Ttl: ttl}
-	switch {
-	case a.Is4() && (question.Qtype == dns.TypeA || question.Qtype == dns.TypeANY):
-		h.Rrtype = dns.TypeA
+	if a.IsValid() && (question.Qtype == dns.TypeA || question.Qtype == dns.TypeANY) {
+		h := dns.RR_Header{Name: question.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl}
 		m.Answer = []dns.RR{&dns.A{Hdr: h, A: a.AsSlice()}}
-	case a.Is6() && (question.Qtype == dns.TypeAAAA || question.Qtype == dns.TypeANY):
-		h.Rrtype = dns.TypeAAAA
-		m.Answer = []dns.RR{&dns.AAAA{Hdr: h, AAAA: a.AsSlice()}}
 	}
 	return m
 }

@@ -12,6 +12,7 @@ package bridge
 import (
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,15 +80,11 @@ type sourceSink interface {
 type Bridge struct {
 	opts  Options
 	table macTable
-	ports atomic.Pointer[[]place]
+	ports atomic.Pointer[[]*Port] // replaced when one comes or goes
 
 	mu     sync.Mutex // guards what follows, and changes of ports
-	free   []int      // places
 	closed bool
 }
-
-// A place is where a port is among all, nil for none: a port comes and goes without any change for others.
-type place = atomic.Pointer[Port]
 
 // New makes a bridge without ports.
 func New(o Options) *Bridge {
@@ -105,7 +102,7 @@ func New(o Options) *Bridge {
 		o.Now = func() time.Duration { return time.Since(start) }
 	}
 	b := &Bridge{opts: o, table: macTable{entries: map[macAddr]*entry{}}}
-	b.ports.Store(new([]place))
+	b.ports.Store(new([]*Port))
 	return b
 }
 
@@ -135,34 +132,17 @@ func (b *Bridge) Attach(o PortOptions, sink frame.Sink) (*Port, error) {
 	for _, m := range o.MACs {
 		p.learn(numberOf(m[:]), seconds(b.opts.Now()))
 	}
-	if len(b.free) == 0 {
-		b.grow()
-	}
-	last := len(b.free) - 1
-	p.place, b.free = b.free[last], b.free[:last]
-	(*b.ports.Load())[p.place].Store(p)
+	b.setPorts(append(slices.Clone(*b.ports.Load()), p))
 	return p, nil
 }
 
-// grow makes room for as many ports again. The caller holds mu.
-func (b *Bridge) grow() {
-	old := *b.ports.Load()
-	ports := make([]place, max(8, 2*len(old)))
-	for i := range ports {
-		if i < len(old) {
-			ports[i].Store(old[i].Load())
-		} else {
-			b.free = append(b.free, i)
-		}
-	}
-	b.ports.Store(&ports)
-}
+// setPorts replaces all ports. The caller holds mu.
+func (b *Bridge) setPorts(ports []*Port) { b.ports.Store(&ports) }
 
 // remove takes p out of the bridge and forgets its addresses.
 func (b *Bridge) remove(p *Port) {
 	b.mu.Lock()
-	(*b.ports.Load())[p.place].Store(nil)
-	b.free = append(b.free, p.place)
+	b.setPorts(slices.DeleteFunc(slices.Clone(*b.ports.Load()), func(q *Port) bool { return q == p }))
 	b.mu.Unlock()
 	b.table.mu.Lock()
 	defer b.table.mu.Unlock()
@@ -177,9 +157,8 @@ func (b *Bridge) Close() error {
 	was := b.closed
 	b.closed = true
 	b.mu.Unlock()
-	ports := *b.ports.Load()
-	for i := range ports {
-		if p := ports[i].Load(); p != nil && !was {
+	for _, p := range *b.ports.Load() {
+		if !was {
 			close(p.done)
 			_ = p.Close()
 		}

@@ -19,7 +19,6 @@ import (
 //	attached --Close--> closing: no new delivery starts, those in flight end --> closed
 type Port struct {
 	br       *Bridge
-	place    int // in the bridge
 	opts     PortOptions
 	sink     frame.Sink
 	source   sourceSink // sink, if it asks for the source

@@ -106,10 +106,8 @@ func (p *Port) flood(part frame.Batch, r run, now time.Duration) {
 	if part.Len() == 0 {
 		return
 	}
-	ports := *p.br.ports.Load()
-	for i := range ports {
-		q := ports[i].Load()
-		if q == nil || q == p || !r.target.group && q.opts.KnownOnly || p.opts.Isolated && q.opts.Isolated {
+	for _, q := range *p.br.ports.Load() {
+		if q == p || !r.target.group && q.opts.KnownOnly || p.opts.Isolated && q.opts.Isolated {
 			continue
 		}
 		q.deliver(p, part, r.longest)

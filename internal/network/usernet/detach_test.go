@@ -3,11 +3,11 @@
 package usernet
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +19,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // again is i as a new program has it: from JSON and descriptors.
@@ -49,38 +50,34 @@ func again(t *testing.T, i *Inherited) *Inherited {
 
 // guest is a client that comes back with its session.
 type guest struct {
-	mu  sync.Mutex
+	*fakeguest.Guest
 	net *Network
-	p   network.Port
-	mac net.HardwareAddr
-	got chan []byte
+	got *fakeguest.Listener
 }
 
-func (g *guest) MaxFrame() int { return frame.MaxLen }
+// oneSession is a network whose ports are all of one client's session.
+type oneSession struct{ *Network }
 
-func (g *guest) Deliver(b frame.Batch) {
-	for it := b.Iter(); it.Next(); {
-		g.got <- append([]byte(nil), it.Frame()...)
-	}
+func (n oneSession) Attach(ctx context.Context, o network.PortOptions, sink frame.Sink) (network.Port, error) {
+	o.Session = 7
+	return n.Network.Attach(ctx, o, sink)
 }
 
-func (g *guest) attach(t *testing.T, n *Network) {
-	p, err := n.Attach(t.Context(), network.PortOptions{Name: "guest", Session: 7}, g)
-	require.NoError(t, err)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.net, g.p = n, p
+func comeBack(t *testing.T, n *Network) *guest {
+	o := fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 7}}
+	g := &guest{Guest: vnettest.Attach(t, oneSession{n}, o), net: n}
+	g.SetAddr(netip.PrefixFrom(guestIP, 24), gatewayIP)
+	g.got = g.Listen(nil)
+	return g
 }
-
-func (g *guest) send(f []byte) { g.p.Send(frame.NewBatch(frame.Append(nil, f), 1)) }
 
 // echo exchanges a datagram with a socket on the host's loopback by way of the gateway, and returns the source that the host saw.
 func (g *guest) echo(t *testing.T, host *net.UDPConn, text string) netip.AddrPort {
 	t.Helper()
 	to := netip.AddrPortFrom(g.net.Alias(), host.LocalAddr().(*net.UDPAddr).AddrPort().Port())
-	from := netip.AddrPortFrom(guestIP, 1000)
-	g.send(fakeguest.EthernetFrame(fakeguest.Broadcast, g.mac, fakeguest.TypeARP, fakeguest.ARPPacket(fakeguest.ARPRequest, g.mac, guestIP, make([]byte, 6), gatewayIP)))
-	g.send(fakeguest.EthernetFrame(g.net.GatewayMAC(), g.mac, fakeguest.TypeIPv4, fakeguest.UDPPacket(from, to, []byte(text))))
+	mac, err := g.Resolve(gatewayIP) // which knows the guest then
+	require.NoError(t, err)
+	require.NoError(t, g.Send(fakeguest.EthernetFrame(mac, g.MAC(), fakeguest.TypeIPv4, fakeguest.UDPPacket(netip.AddrPortFrom(guestIP, 1000), to, []byte(text)))))
 	buf := make([]byte, 1500)
 	require.NoError(t, host.SetReadDeadline(time.Now().Add(patience)))
 	k, source, err := host.ReadFromUDPAddrPort(buf)
@@ -96,13 +93,10 @@ func (g *guest) echo(t *testing.T, host *net.UDPConn, text string) netip.AddrPor
 func (g *guest) answered(t *testing.T, text string) {
 	t.Helper()
 	for {
-		select {
-		case f := <-g.got:
-			if p, err := fakeguest.Parse(f); err == nil && p.Proto == fakeguest.ProtoUDP && string(p.Data) == text {
-				return
-			}
-		case <-time.After(patience):
-			require.Fail(t, "no answer", text)
+		f, err := g.got.Next(patience)
+		require.NoError(t, err, "no answer %s", text)
+		if p, err := fakeguest.Parse(f); err == nil && p.Proto == fakeguest.ProtoUDP && string(p.Data) == text {
+			return
 		}
 	}
 }
@@ -117,15 +111,14 @@ func TestDetach(t *testing.T) {
 	host, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
 	defer host.Close()
-	g := &guest{mac: net.HardwareAddr{2, 0, 0, 0, 0, 7}, got: make(chan []byte, 4096)}
-	g.attach(t, n)
+	g := comeBack(t, n)
 	source := g.echo(t, host, "before")
 	_, u := n.Status()
 	pid := u.Gateway.PID
 	for round, text := range []string{"one", "two", "three"} {
 		i, err := n.Detach()
 		require.NoError(t, err)
-		require.NoError(t, g.p.Close())
+		g.Close()
 		require.NoError(t, n.Close(), "it has nothing left")
 		_, err = host.WriteToUDPAddrPort([]byte(text), source) // while there is no network
 		require.NoError(t, err)
@@ -134,17 +127,21 @@ func TestDetach(t *testing.T) {
 		}
 		o.Inherited = i
 		n = start(t, o)
-		g.attach(t, n)
+		g = comeBack(t, n)
 		n.Resume()
 		g.answered(t, text)
 		assert.Equal(t, source, g.echo(t, host, "again"), "it is the same flow")
 		_, u := n.Status()
 		assert.Equal(t, pid, u.Gateway.PID)
-		assert.Equal(t, 1, u.UDPFlows)
+		assert.Eventually(t, func() bool {
+			n.gw.ask() // as at the next tick
+			_, u = n.Status()
+			return u.UDPFlows == 1
+		}, patience, 10*time.Millisecond)
 		assert.Equal(t, running, u.Gateway.State)
 		reaches(t, n, f)
 	}
-	_, err = attach(t, n, fakeguest.Options{}).Configure()
+	_, err = vnettest.Attach(t, n, fakeguest.Options{}).Configure()
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
 	assert.Error(t, syscall.Kill(pid, 0), "reaped")
@@ -156,17 +153,15 @@ func TestDetachUnderLoad(t *testing.T) {
 	o := Options{}
 	o.Mode = network.ModeShared
 	n := startUp(t, o)
-	g := &guest{mac: net.HardwareAddr{2, 0, 0, 0, 0, 7}, got: make(chan []byte, 1<<16)}
 	for round := range 20 {
-		g.attach(t, n)
+		g := comeBack(t, n)
 		ip := fakeguest.IPv4Packet(guestIP, gatewayIP, fakeguest.ProtoICMP, fakeguest.ICMPMessage(fakeguest.EchoRequest, 7, 1, make([]byte, 1400)))
-		ping := frame.Append(nil, fakeguest.EthernetFrame(n.GatewayMAC(), g.mac, fakeguest.TypeIPv4, ip))
 		for range 300 {
-			g.p.Send(frame.NewBatch(ping, 1))
+			require.NoError(t, g.Send(fakeguest.EthernetFrame(n.GatewayMAC(), g.MAC(), fakeguest.TypeIPv4, ip)))
 		}
 		i, err := n.Detach()
 		require.NoError(t, err)
-		require.NoError(t, g.p.Close())
+		g.Close()
 		o.Inherited = again(t, i)
 		n = start(t, o)
 		if round%2 == 0 {

@@ -62,12 +62,6 @@ func start(t testing.TB, o Options) *Network {
 	return n
 }
 
-// attach plugs in a guest that waits for its answers for as long as tests do.
-func attach(t testing.TB, n *Network, o fakeguest.Options) *fakeguest.Guest {
-	o.Timeout = patience
-	return vnettest.Attach(t, n, o)
-}
-
 // log is a logger and what it wrote.
 func log() (*slog.Logger, *vnettest.Log) {
 	var b vnettest.Log
@@ -114,8 +108,6 @@ func TestStartParameters(t *testing.T) {
 	assert.Contains(t, out.String(), "no guest will get an address by DHCP")
 	_, err := New(Options{Config: gateway.Config{Mode: network.ModeBridged}})
 	require.ErrorIs(t, err, gateway.ErrBridged)
-	_, err = gateway.Config{Mode: network.ModeShared, DNSRecords: map[string]netip.Addr{"a..b": gatewayIP}}.Plan()
-	assert.ErrorContains(t, err, "a..b")
 }
 
 // TestRestart: guests keep their addresses across a restart of the daemon.
@@ -129,7 +121,7 @@ func TestRestart(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	configure := func(n *Network, mac byte, want string) {
-		l, err := attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, mac}}).Configure()
+		l, err := vnettest.Attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, mac}}).Configure()
 		require.NoError(t, err)
 		assert.Equal(t, want, l.Addr.String())
 	}
@@ -140,28 +132,12 @@ func TestRestart(t *testing.T) {
 	life(func(n *Network) {
 		configure(n, 3, "192.168.105.4/24")
 		configure(n, 2, "192.168.105.3/24")
-		g := attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}})
+		g := vnettest.Attach(t, n, fakeguest.Options{MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}})
 		l, err := g.Reboot(netip.MustParseAddr("192.168.105.2"))
 		require.NoError(t, err)
 		_, err = g.Renew(l)
 		require.NoError(t, err)
 	})
-}
-
-// TestIsolate: guests have the gateway but not each other.
-func TestIsolate(t *testing.T) {
-	n := start(t, Options{Config: gateway.Config{Isolate: true}})
-	a, b := attach(t, n, fakeguest.Options{}), attach(t, n, fakeguest.Options{})
-	_, err := a.Configure()
-	require.NoError(t, err)
-	lb, err := b.Configure()
-	require.NoError(t, err)
-	_, err = a.Ping(gatewayIP, 1)
-	require.NoError(t, err)
-	quick := vnettest.Attach(t, n, fakeguest.Options{Timeout: 50 * time.Millisecond})
-	quick.SetAddr(netip.PrefixFrom(guestIP, 24), gatewayIP)
-	_, err = quick.Ping(lb.Addr.Addr(), 1)
-	assert.ErrorIs(t, err, fakeguest.ErrTimeout)
 }
 
 // forwardTo forwards a free port of the host.
@@ -244,7 +220,7 @@ func TestStatus(t *testing.T) {
 	o := Options{}
 	o.Mode, o.DHCPEnd, o.Gateway, o.Forwards = network.ModeHost, netip.MustParseAddr("192.168.105.9"), gatewayIP, []network.Forward{f}
 	n := start(t, o)
-	g := attach(t, n, fakeguest.Options{Name: "Web"})
+	g := vnettest.Attach(t, n, fakeguest.Options{Name: "Web"})
 	_, err := g.Configure()
 	require.NoError(t, err)
 	_, err = g.Ping(gatewayIP, 1)

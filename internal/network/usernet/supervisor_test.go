@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -25,6 +26,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // quick has what a supervisor does happen soon.
@@ -37,7 +39,7 @@ func TestGatewayIsReplaced(t *testing.T) {
 	o := Options{tune: tuning{tick: 200 * time.Millisecond}}
 	o.Forwards = []network.Forward{f}
 	n := start(t, o)
-	g := attach(t, n, fakeguest.Options{Name: "web"})
+	g := vnettest.Attach(t, n, fakeguest.Options{Name: "web"})
 	lease, err := g.Configure()
 	require.NoError(t, err)
 	for i, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGKILL} {
@@ -84,7 +86,7 @@ func TestNoProgram(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"0s", "1ms", "2ms", "4ms"}, delays[:4])
-	a, b := attach(t, n, fakeguest.Options{}), attach(t, n, fakeguest.Options{})
+	a, b := vnettest.Attach(t, n, fakeguest.Options{}), vnettest.Attach(t, n, fakeguest.Options{})
 	a.SetAddr(netip.MustParsePrefix("192.168.105.10/24"), gatewayIP)
 	b.SetAddr(netip.MustParsePrefix("192.168.105.11/24"), gatewayIP)
 	_, err := a.Ping(b.Addr().Addr(), 1)
@@ -163,7 +165,7 @@ func TestLies(t *testing.T) {
 			require.Eventually(t, func() bool { _, u := n.Status(); return u.Gateway.State == running && u.Gateway.Restarts == 1 }, patience, time.Millisecond)
 			d, _ := n.Status()
 			assert.Empty(t, d.Leases)
-			_, err := attach(t, n, fakeguest.Options{}).Configure()
+			_, err := vnettest.Attach(t, n, fakeguest.Options{}).Configure()
 			require.NoError(t, err)
 		})
 	}
@@ -226,34 +228,37 @@ func TestQueueIsFair(t *testing.T) {
 // TestLeaseTable: one lease for each client and each address, as many as the state file takes, and the wall clock changes nothing
 // while the daemon runs.
 func TestLeaseTable(t *testing.T) {
-	wall := time.Now()
-	o := Options{tune: tuning{wall: func() time.Time { return wall }}}
-	o.Mode, o.Gateway, o.PrefixLen, o.DHCPEnd = network.ModeShared, netip.MustParseAddr("10.1.0.1"), 16, netip.MustParseAddr("10.1.255.200")
-	plan, err := o.Plan()
-	require.NoError(t, err)
-	var l leases
-	l.init(&o, &plan)
-	give := func(client, ip int) {
-		t.Helper()
-		b := [4]byte{10, 1, byte(ip >> 8), byte(ip)}
-		mac := net.HardwareAddr{2, 0, 0, 0, byte(client >> 8), byte(client)}
-		require.NoError(t, l.leased(dhcp.Lease{MAC: mac, IP: netip.AddrFrom4(b), Left: time.Minute + time.Duration(client)*time.Millisecond}))
-	}
-	give(1, 10)
-	give(2, 11)
-	give(2, 12) // moves
-	give(3, 10) // takes over
-	assert.Len(t, l.all(), 2)
-	for i := range maxLeases + 10 {
-		give(100+i, 100+i)
-	}
-	assert.Len(t, l.byMAC, maxLeases)
-	_, kept := l.byMAC[[6]byte{2, 0, 0, 0, 0, 3}]
-	assert.False(t, kept, "what ended first has gone")
-	for _, jump := range []time.Duration{-50 * 365 * 24 * time.Hour, 100 * 365 * 24 * time.Hour} {
-		wall = wall.Add(jump)
-		assert.WithinDuration(t, wall.Add(time.Minute+100*time.Millisecond), l.snapshot()[20].Expires, 30*time.Second)
-	}
+	synctest.Test(t, func(t *testing.T) { // in which no time passes
+		wall := time.Now()
+		o := Options{tune: tuning{wall: func() time.Time { return wall }}}
+		o.Mode, o.Gateway, o.PrefixLen, o.DHCPEnd = network.ModeShared, netip.MustParseAddr("10.1.0.1"), 16, netip.MustParseAddr("10.1.255.200")
+		plan, err := o.Plan()
+		require.NoError(t, err)
+		var l leases
+		l.init(&o, &plan)
+		leaseOf := func(client, ip int) dhcp.Lease {
+			mac := net.HardwareAddr{2, 0, 0, 0, byte(client >> 8), byte(client)}
+			return dhcp.Lease{MAC: mac, IP: netip.AddrFrom4([4]byte{10, 1, byte(ip >> 8), byte(ip)}), Left: time.Minute + time.Duration(client)*time.Millisecond}
+		}
+		for _, given := range [][2]int{{1, 10}, {2, 11}, {2, 12}, {3, 10}} { // 2 moves, 3 takes over
+			require.NoError(t, l.leased(leaseOf(given[0], given[1])))
+		}
+		assert.Len(t, l.all(), 2)
+		for i := range maxLeases - 10 { // without a look at all others for each
+			one := leaseOf(100+i, 100+i)
+			l.byMAC[[6]byte(one.MAC)] = lease{one, time.Now().Add(one.Left)}
+		}
+		for i := range 20 {
+			require.NoError(t, l.leased(leaseOf(20000+i, 20000+i)))
+		}
+		assert.Len(t, l.byMAC, maxLeases)
+		_, kept := l.byMAC[[6]byte{2, 0, 0, 0, 0, 3}]
+		assert.False(t, kept, "what ended first has gone")
+		for _, jump := range []time.Duration{-50 * 365 * 24 * time.Hour, 100 * 365 * 24 * time.Hour} {
+			wall = wall.Add(jump)
+			assert.WithinDuration(t, wall.Add(time.Minute), l.snapshot()[20].Expires, time.Second)
+		}
+	})
 }
 
 // TestToGatewayAllocatesNothing: the way to the gateway costs no allocation, whether frames are queued or written at once.

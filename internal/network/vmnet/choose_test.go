@@ -100,10 +100,7 @@ func TestChoose(t *testing.T) {
 			o.Interfaces, o.Forwards = interfacesOne, someForward()
 		}), either, iface},
 		{"isolation", with(home(), func(o *Options) { o.Isolate = true }), iface, iface},
-		{"isolation by a network object", with(home(), func(o *Options) { o.Isolate, o.UseAPI = true, apiNetwork }), want{mention: "--isolate"}, same},
-		{"isolation without NAT44", with(home(), func(o *Options) { o.Isolate, o.DisableNAT44 = true, true }), want{mention: "--isolate"}, same},
 		{"nothing but the socket", inMode(network.ModeShared), either, iface},
-		{"no DHCP and no addresses", with(inMode(network.ModeShared), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
 
 		{"no DHCP", with(home(), func(o *Options) { o.DisableDHCP = true }), onlyNetwork, need26("--vmnet-disable-dhcp")},
 		{"no NAT44", with(home(), func(o *Options) { o.DisableNAT44 = true }), onlyNetwork, need26("--vmnet-disable-nat44")},
@@ -115,8 +112,6 @@ func TestChoose(t *testing.T) {
 		{"network-only beside a derived end", with(derivedEnd, func(o *Options) { o.DisableRA = true }), onlyNetwork, need26("--vmnet-disable-ra")},
 
 		{"both kinds", with(otherEnd, func(o *Options) { o.DisableNAT44 = true }), clash("--vmnet-dhcp-end=10.0.0.99", "--vmnet-disable-nat44"), same},
-		{"bridged without NAT", with(bridged(), func(o *Options) { o.DisableNAT44 = true }), clash("--vmnet-mode=bridged", "--vmnet-disable-nat44"), same},
-		{"reservation and interface id", with(home(), func(o *Options) { o.Reservations, o.InterfaceID = someReservation(), id }), clash("--vmnet-interface-id", "--vmnet-reserve"), same},
 		{"other gateway without DHCP", with(otherGateway, func(o *Options) { o.DisableDHCP = true }), clash("--vmnet-gateway=10.0.0.9", "--vmnet-disable-dhcp"), same},
 		{"what has no effect without DHCP", with(addressed(network.ModeHost, "10.0.0.0/24", "10.0.0.1", "10.0.0.99", "10.0.0.254"), func(o *Options) {
 			o.DisableDHCP, o.InterfaceID, o.NetworkID = true, id, id
@@ -124,7 +119,6 @@ func TestChoose(t *testing.T) {
 
 		{"network asked for", with(home(), func(o *Options) { o.UseAPI = apiNetwork }), onlyNetwork, want{mention: "--vmnet-api=network|macOS 26"}},
 		{"network asked for, bridged", with(bridged(), func(o *Options) { o.UseAPI = apiNetwork }), want{mention: "--vmnet-api=network|--vmnet-mode=bridged"}, same},
-		{"network asked for, other end", with(otherEnd, func(o *Options) { o.UseAPI = apiNetwork }), want{mention: "--vmnet-api=network|--vmnet-dhcp-end=10.0.0.99"}, same},
 		{"interface asked for", with(home(), func(o *Options) { o.UseAPI = apiInterface }), iface, iface},
 		{"interface asked for, no DHCP", with(home(), func(o *Options) { o.UseAPI, o.DisableDHCP = apiInterface, true }), want{mention: "--vmnet-api=interface|--vmnet-disable-dhcp"}, same},
 

@@ -212,9 +212,9 @@ type fakeInterface struct {
 	params  api.Params
 	isolate bool
 
-	reads, writes, events, packets atomic.Int64 // calls, and packets written
-	reading                        atomic.Int32
-	calls                          atomic.Int32 // under way
+	reads, writes, packets atomic.Int64 // calls, and packets written
+	reading                atomic.Int32
+	calls                  atomic.Int32 // under way
 
 	mu       sync.Mutex
 	queue    [][]byte
@@ -227,7 +227,6 @@ type fakeInterface struct {
 	onRead  func() api.Status
 	onWrite func(frames [][]byte) api.Status
 	onStop  func(ctx context.Context) error
-	short   int // packets a read returns at most
 }
 
 // fault changes the interface's faults.
@@ -260,7 +259,6 @@ func (i *fakeInterface) event() {
 	if !i.notifies {
 		return
 	}
-	i.events.Add(1)
 	i.Wake()
 }
 
@@ -317,9 +315,6 @@ func (i *fakeInterface) Read(r *api.Reader) api.Status {
 	p, count := args(r.Call(0))
 	d := unsafe.Slice((*desc)(p), int(*count))
 	n := min(len(d), len(i.queue))
-	if i.short > 0 {
-		n = min(n, i.short)
-	}
 	for k, f := range i.queue[:n] {
 		if d[k].size < uint64(min(i.params.MaxPacket, frame.MaxLen)) || d[k].size != d[k].iov.size || d[k].iovcnt != 1 || d[k].flags != 0 {
 			i.net.f.broken("descriptor %d is not ready: %+v", k, d[k])

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,9 +144,6 @@ func (g *guest) Deliver(b frame.Batch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for it := b.Iter(); it.Next(); {
-		if bytes.Equal(it.Frame()[12:14], []byte{0x88, 0xb6}) {
-			g.got = append(g.got, "a marker")
-		}
 		if bytes.Equal(it.Frame()[12:14], testType) {
 			g.got = append(g.got, string(it.Frame()[14:]))
 		}
@@ -189,7 +187,7 @@ func (r *rig) until(what string, cond func() bool) {
 // talk checks that two guests reach each other by unicast and broadcast. Frames may be lost before it, not from now on.
 func (r *rig) talk(a, b *guest) {
 	r.t.Helper()
-	word := fmt.Sprintf("word %d", talks.add())
+	word := fmt.Sprintf("word %d", talks.Add(1))
 	a.say(a.to(broadcast, word+" to all"))
 	r.until("a broadcast", func() bool { return b.hears(word + " to all") })
 	b.say(b.to(a.mac, word+" back"))
@@ -198,19 +196,7 @@ func (r *rig) talk(a, b *guest) {
 	r.until("unicast", func() bool { return b.hears(word) })
 }
 
-type counter struct {
-	mu sync.Mutex
-	n  int
-}
-
-func (c *counter) add() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-	return c.n
-}
-
-var talks counter
+var talks atomic.Int64
 
 // own is the running interface of a guest that has one; the anchor is the first of all.
 func (r *rig) own(g *guest) *fakeInterface {

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 )
@@ -148,22 +147,6 @@ func TestConfigs(t *testing.T) {
 	assert.Equal(t, want, f.configs[1], "a client's has another id and is else the same")
 	assert.Equal(t, someForward(), f.every[0].forwards)
 	assert.Empty(t, f.every[1].forwards)
-}
-
-// TestInterfaceID: a client has the interface that it asks for, unless another has it, the anchor for one.
-func TestInterfaceID(t *testing.T) {
-	f := newFake()
-	r := newRig(t, f, with(onNetwork(), func(o *Options) { o.UseAPI = apiInterface }))
-	asked, sink := network.NewID(), &guest{r: &rig{t: t}, mac: guestMAC(1), max: frame.MaxStreamLen}
-	p, err := r.Attach(t.Context(), network.PortOptions{Name: "a", ID: "x", InterfaceID: asked}, sink)
-	require.NoError(t, err)
-	assert.Equal(t, asked, f.configs[1].InterfaceID)
-	_, err = r.Attach(t.Context(), network.PortOptions{Name: "b", InterfaceID: f.configs[0].InterfaceID}, sink)
-	require.ErrorIs(t, err, network.ErrIDInUse, "the anchor's")
-	require.NoError(t, p.Close())
-	p, err = r.Attach(t.Context(), network.PortOptions{Name: "b", InterfaceID: asked}, sink)
-	require.NoError(t, err)
-	require.NoError(t, p.Close())
 }
 
 // TestIdentities: the anchor's id is the one given, else the kept one, else a new one that is kept; those of clients follow
@@ -326,26 +309,6 @@ func TestBusy(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestStartContext: New ends when its context does.
-func TestStartContext(t *testing.T) {
-	f := newFake()
-	ctx, cancel := context.WithCancel(context.Background())
-	f.onStart = func(ctx context.Context, _ bool) error { cancel(); <-ctx.Done(); return ctx.Err() }
-	_, err := New(ctx, with(onNetwork(), func(o *Options) { o.API = f }))
-	require.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, 1, f.released)
-}
-
-func TestNoAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		f.onStart = func(ctx context.Context, _ bool) error { <-ctx.Done(); return api.ErrNoAnswer }
-		_, _, err := tryNew(f, with(onNetwork(), func(o *Options) { o.UseAPI = apiNetwork }))
-		require.ErrorIs(t, err, api.ErrNoAnswer)
-		synctest.Wait()
-	})
 }
 
 // TestForwardFails: a forward that cannot be made ends the start.

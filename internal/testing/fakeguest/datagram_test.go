@@ -185,36 +185,3 @@ func TestPathWaitsForServer(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	assert.FileExists(t, o.Local, "another process's")
 }
-
-// TestFullReceiver: a receiver that has no room is waited for, also by a sender that the system does not wake.
-func TestFullReceiver(t *testing.T) {
-	dir := shortDir(t)
-	server := filepath.Join(dir, "server")
-	s, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: server, Net: "unixgram"})
-	require.NoError(t, err)
-	defer s.Close()
-	filler := path(t, PathOptions{Server: server, Local: filepath.Join(dir, "filler")})
-	g := path(t, PathOptions{Server: server, Local: filepath.Join(dir, "g")})
-	const count = 200
-	done := make(chan error, 2)
-	for _, one := range []*Guest{filler, g} {
-		go func() {
-			for range count {
-				if err := one.Send(make([]byte, 1514)); err != nil {
-					done <- err
-					return
-				}
-			}
-			done <- nil
-		}()
-	}
-	time.Sleep(20 * time.Millisecond) // both are stuck now
-	require.NoError(t, s.SetReadDeadline(time.Now().Add(patience)))
-	for i := range 2 * count {
-		_, err := s.Read(make([]byte, 2000))
-		require.NoError(t, err, "datagram %d", i)
-	}
-	for range 2 {
-		require.NoError(t, <-done)
-	}
-}

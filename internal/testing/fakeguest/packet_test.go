@@ -50,32 +50,6 @@ func TestAgainstGvisor(t *testing.T) {
 	assert.Equal(t, []byte{192, 168, 105, 3}, arp.ProtocolAddressTarget())
 }
 
-func TestParse(t *testing.T) {
-	mac := net.HardwareAddr{2, 0, 0, 0, 0, 2}
-	p, err := Parse(EthernetFrame(Broadcast, mac, TypeIPv4, append(UDPPacket(src, dst, []byte("data")), 0, 0, 0))) // padded
-	require.NoError(t, err)
-	assert.Equal(t, Broadcast, p.Dst)
-	assert.Equal(t, mac, p.Src)
-	assert.Equal(t, src, p.From())
-	assert.Equal(t, dst, p.To())
-	assert.Equal(t, "data", string(p.Data))
-
-	p, err = Parse(EthernetFrame(Broadcast, mac, TypeIPv4, TCPPacket(src, dst, TCPSyn, 1, 2)))
-	require.NoError(t, err)
-	assert.EqualValues(t, TCPSyn, p.TCPFlags)
-	assert.Equal(t, dst, p.To())
-
-	p, err = Parse(EthernetFrame(Broadcast, mac, TypeIPv4, IPv4Packet(src.Addr(), dst.Addr(), ProtoICMP, ICMPMessage(EchoRequest, 7, 9, []byte("x")))))
-	require.NoError(t, err)
-	assert.EqualValues(t, 7, p.EchoID)
-	assert.EqualValues(t, 9, p.EchoSeq)
-	assert.Equal(t, "x", string(p.Data))
-
-	p, err = Parse(EthernetFrame(Broadcast, mac, 0x86dd, []byte("v6")))
-	require.NoError(t, err)
-	assert.Equal(t, "v6", string(p.Data))
-}
-
 // TestParseFindsDamage flips each bit and cuts at each byte: checksums and lengths notice, addresses of Ethernet apart.
 func TestParseFindsDamage(t *testing.T) {
 	for name, packet := range map[string][]byte{

@@ -15,11 +15,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
 
-// Checks that try something many times stop after roundsTime, but not before fewRounds: a daemon that waits for what a client
-// may still send takes a tenth of a second for each.
+// Checks that try something many times stop after roundsTime, but not before fewRounds: a network may take long for each.
 const (
 	fewRounds  = 5
-	roundsTime = 500 * time.Millisecond
+	roundsTime = 250 * time.Millisecond
 )
 
 // lateness is how long the checks wait for a delivery that must not come.

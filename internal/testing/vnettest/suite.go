@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vnettest tests networks: a conformance suite that every network.Network passes (TestNetwork), a running daemon as such
-// a network, by each of its transports (DaemonNetwork), and the fake guests of fakeguest for the length of a test (Attach,
-// Dial).
+// Package vnettest tests networks: a conformance suite that every network.Network passes (TestNetwork), the ways in to a running
+// daemon (Ways), and the fake guests of fakeguest for the length of a test (Attach, Dial).
 package vnettest
 
 import (
 	"bytes"
+	"cmp"
 	"sync"
 	"testing"
 	"time"
@@ -76,9 +76,11 @@ func runCheck(t tester, c check, n network.Network, patience time.Duration) {
 	c.run(l)
 }
 
-// Attach plugs a guest into a port of n. The end of the test closes it.
+// Attach plugs a guest into a port of n, which waits for its answers for as long as the suite does, unless o has a time. The end of
+// the test closes it.
 func Attach(tb testing.TB, n network.Network, o fakeguest.Options) *fakeguest.Guest {
 	tb.Helper()
+	o.Timeout = cmp.Or(o.Timeout, patience)
 	g, err := fakeguest.Attach(tb.Context(), n, o)
 	if err != nil {
 		tb.Fatal(err)

@@ -16,16 +16,9 @@ import (
 // faults break a toy network in one way each, to prove that the suite notices.
 type faults struct {
 	floodUnicast     bool // unicast to a known address reaches all ports
-	mirror           bool // floods come back to their sender
-	hairpin          bool // a frame to an address behind its own port comes back
 	loseUnknown      bool
-	duplicate        bool // every frame arrives twice
 	reorder          bool // the first two frames of a batch change places
-	oneRun           bool // the whole batch goes where its first frame goes
-	pad              bool // short frames arrive with 60 bytes
 	cut              bool // a frame too long for the sink arrives shortened
-	dropBatch        bool // a frame too long for the sink takes its whole batch with it
-	lateMAC          bool // a moved address is believed only at its third frame
 	keepMACs         bool // addresses stay with a closed port
 	lock             bool // one lock is held while a sink is called
 	retain           bool // frames are delivered once more with the next batch
@@ -33,7 +26,6 @@ type faults struct {
 	miscount         bool // a batch tells a wrong number of frames
 	deliverLate      bool // a frame may be delivered after Close returned
 	closeNoWait      bool // Close does not wait for a delivery in flight
-	secondNoWait     bool // a second Close does not wait for the first one
 	closePanics      bool // a second Close panics
 	leak             bool // every port leaves a goroutine behind
 	otherError       bool // Attach on a closed network returns another error
@@ -41,10 +33,8 @@ type faults struct {
 	noErr            bool // Err is nil after Done
 	earlyDone        bool // Done is closed from the start
 	uncountedDrop    bool // frames sent after Close are not counted
-	sendAfterClose   bool // frames sent after Close arrive
 	lyingInfo        bool // PortInfo promises longer frames than the network carries
 	attachLosesFirst bool // a frame sent at once after Attach is lost
-	stuckBlocks      bool // a sink that does not return blocks Close of others
 	endsWithContext  bool // a port closes when the context of its Attach ends
 }
 
@@ -58,14 +48,13 @@ type toy struct {
 	mu     sync.RWMutex
 	ports  []*toyPort
 	owner  map[string]*toyPort
-	seen   map[string]int // for lateMAC
 	closed bool
 
-	deliver sync.RWMutex // for lock and stuckBlocks
+	deliver sync.Mutex // for lock
 }
 
 func newToy(f faults) *toy {
-	return &toy{faults: f, owner: map[string]*toyPort{}, seen: map[string]int{}}
+	return &toy{faults: f, owner: map[string]*toyPort{}}
 }
 
 type toyPort struct {
@@ -166,15 +155,8 @@ func (p *toyPort) Close() error {
 	p.closes++
 	again := p.closes > 1
 	p.mu.Unlock()
-	switch {
-	case again && p.n.closePanics:
+	if again && p.n.closePanics {
 		panic("closed twice")
-	case again && p.n.secondNoWait:
-		return nil
-	}
-	if p.n.stuckBlocks {
-		p.n.deliver.Lock()
-		p.n.deliver.Unlock() //nolint:staticcheck // it only waits
 	}
 	return p.shut()
 }
@@ -203,7 +185,7 @@ func (p *toyPort) Send(b frame.Batch) {
 	p.mu.Lock()
 	p.sent += b.Len()
 	lost := n.attachLosesFirst && p.sent == b.Len()
-	if p.closed && !n.sendAfterClose {
+	if p.closed {
 		p.dropped += uint64(b.Len())
 		lost = true
 	}
@@ -215,21 +197,15 @@ func (p *toyPort) Send(b frame.Batch) {
 	for it := b.Iter(); it.Next(); {
 		frames = append(frames, it.Frame())
 	}
-	frames = n.disorder(frames)
+	if n.reorder && len(frames) > 1 {
+		frames[0], frames[1] = frames[1], frames[0]
+	}
 	if n.retain {
 		frames, p.kept = slices.Concat(p.kept, frames), frames
 	}
-	var first []*toyPort
-	for i, f := range frames {
-		to := p.destinations(f)
-		if i == 0 {
-			first = to
-		}
-		if n.oneRun {
-			to = first
-		}
-		for _, q := range to {
-			q.take(f, frames)
+	for _, f := range frames {
+		for _, q := range p.destinations(f) {
+			q.take(f)
 		}
 	}
 	if n.scribble {
@@ -237,29 +213,17 @@ func (p *toyPort) Send(b frame.Batch) {
 	}
 }
 
-// disorder applies the faults that concern a batch.
-func (n *toy) disorder(frames [][]byte) [][]byte {
-	if n.reorder && len(frames) > 1 {
-		frames[0], frames[1] = frames[1], frames[0]
-	}
-	return frames
-}
-
 // destinations learns the source of f and looks up where it goes.
 func (p *toyPort) destinations(f []byte) (to []*toyPort) {
 	n := p.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	src := string(f[6:12])
-	if old := n.owner[src]; old != nil && old != p {
-		n.seen[src]++
-	}
-	if f[6]&1 == 0 && (n.owner[src] == nil || !n.lateMAC || n.seen[src] > 2) {
-		n.owner[src] = p
+	if f[6]&1 == 0 {
+		n.owner[string(f[6:12])] = p
 	}
 	ports := n.ports
 	if q := n.owner[string(f[:6])]; q != nil && !n.floodUnicast {
-		if q == p && !n.hairpin {
+		if q == p {
 			return nil
 		}
 		return []*toyPort{q}
@@ -268,60 +232,46 @@ func (p *toyPort) destinations(f []byte) (to []*toyPort) {
 		return nil
 	}
 	for _, q := range ports {
-		if q != p || n.mirror {
+		if q != p {
 			to = append(to, q)
 		}
 	}
 	return to
 }
 
-// take delivers f, which is one of batch, to p's sink.
-func (p *toyPort) take(f []byte, batch [][]byte) {
+// take delivers f to p's sink.
+func (p *toyPort) take(f []byte) {
 	n := p.n
-	limit := p.sink.MaxFrame()
-	tooLong := slices.ContainsFunc(batch, func(f []byte) bool { return len(f) > limit })
-	switch {
-	case n.dropBatch && tooLong:
-		return
-	case n.pad && len(f) < 60:
-		f = append(bytes.Clone(f), make([]byte, 60-len(f))...)
-	case len(f) > limit && n.cut:
+	if limit := p.sink.MaxFrame(); len(f) > limit {
+		if !n.cut {
+			return
+		}
 		f = f[:limit]
-	case len(f) > limit:
-		return
 	}
 	p.mu.Lock()
-	if p.closed && !n.keepMACs && !n.sendAfterClose {
+	if p.closed && !n.keepMACs {
 		p.mu.Unlock()
 		return
 	}
 	p.flying++
 	p.mu.Unlock()
-	switch {
-	case n.deliverLate:
-		f = bytes.Clone(f)
-		p.landed()
-		go func() {
-			time.Sleep(2 * time.Millisecond)
-			p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
-		}()
-	default:
+	if !n.deliverLate {
 		p.put(f)
+		return
 	}
-	if n.duplicate {
+	f = bytes.Clone(f)
+	p.landed()
+	go func() {
+		time.Sleep(2 * time.Millisecond)
 		p.sink.Deliver(frame.NewBatch(frame.Append(nil, f), 1))
-	}
+	}()
 }
 
 // put calls the sink.
 func (p *toyPort) put(f []byte) {
-	switch {
-	case p.n.lock:
+	if p.n.lock {
 		p.n.deliver.Lock()
 		defer p.n.deliver.Unlock()
-	case p.n.stuckBlocks:
-		p.n.deliver.RLock()
-		defer p.n.deliver.RUnlock()
 	}
 	count := 1
 	if p.n.miscount {

@@ -121,24 +121,6 @@ func TestReaderGoldenBytes(t *testing.T) {
 	assert.Equal(t, len(wire), cap(b.Bytes()), "an append to the batch must not reach the next slot")
 }
 
-func TestFullPacketsStayWhereTheyAre(t *testing.T) {
-	r := api.NewReader(200, 1514)
-	sizes := make([]uint64, 200)
-	for i := range sizes {
-		sizes[i] = 1514
-	}
-	packets := fill(r, sizes)
-	desc, _ := args(r.Call(1))
-	b, odd := r.Batch()
-	assert.Zero(t, odd)
-	i := 0
-	for it := b.Iter(); it.Next(); i++ {
-		require.Equal(t, at(desc, i).base(), uint64(uintptr(unsafe.Pointer(&it.Frame()[0]))), "address of packet %d", i)
-		require.Equal(t, packets[i], it.Frame())
-	}
-	assert.Equal(t, 200, i)
-}
-
 // wire is the naive model of Batch.
 func wire(sizes []uint64, packets [][]byte, room uint64) string {
 	var w []byte

@@ -6,7 +6,6 @@ package ffi
 
 import (
 	"math"
-	"reflect"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -40,16 +39,6 @@ func (a *API) Idle() int {
 	a.blocks.mu.Lock()
 	defer a.blocks.mu.Unlock()
 	return len(a.blocks.idle) + len(a.blocks.events)
-}
-
-// Functions are the names of all functions that are bound and there.
-func (a *API) Functions() (names []string) {
-	for _, f := range reflect.ValueOf(a.f).Fields() {
-		if f.FieldByName("addr").Uint() != 0 {
-			names = append(names, f.FieldByName("name").String())
-		}
-	}
-	return names
 }
 
 // OpenLibrary looks for the framework's symbols in any library.

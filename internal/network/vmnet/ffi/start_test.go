@@ -45,6 +45,8 @@ func ways(t *testing.T, s *sim) []way {
 
 func TestStartStatus(t *testing.T) {
 	s := open(t, vmnetsim.Full)
+	idle := s.Idle()
+	defer func() { assert.LessOrEqual(t, s.Idle()-idle, 2, "blocks are used again") }()
 	for _, w := range ways(t, s) {
 		for _, st := range statuses {
 			s.c.Set(w.status, int64(st), 1)

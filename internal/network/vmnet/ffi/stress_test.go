@@ -5,8 +5,6 @@
 package ffi_test
 
 import (
-	"encoding/binary"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -18,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/vmnet/api"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
@@ -116,81 +113,4 @@ func TestManyPackets(t *testing.T) {
 	g := s.c.Gauges()
 	t.Logf("%d frames, %d reads, %d writes, %d events", got.Load(), s.c.Calls()["vmnet_read"], s.c.Calls()["vmnet_write"], g.Events)
 	assert.Zero(t, g.FramesDropped)
-}
-
-// TestManyStarts starts and stops many interfaces, from several goroutines.
-func TestManyStarts(t *testing.T) {
-	const cycles = 150
-	s := open(t, vmnetsim.Full)
-	n, err := s.NewNetwork(api.NetworkConfig{Mode: network.ModeShared})
-	require.NoError(t, err)
-	defer n.Release()
-	idle := s.Idle()
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for range cycles {
-				var i api.Interface
-				var err error
-				if g%2 == 0 {
-					i, err = s.Start(within(t), shared)
-				} else {
-					i, err = n.Start(within(t), api.InterfaceConfig{})
-				}
-				if !assert.NoError(t, err) || !assert.NoError(t, i.Notify(true)) || !exchange(t, i) ||
-					!assert.NoError(t, i.Stop(within(t))) {
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	c := s.c.Calls()
-	assert.Equal(t, uint64(8*cycles), c["vmnet_stop_interface"])
-	assert.LessOrEqual(t, s.Idle()-idle, 64, "blocks are used again")
-}
-
-// exchange writes one frame and reads what there is.
-func exchange(t *testing.T, i api.Interface) bool {
-	w, r := api.NewWriter(1), api.NewReader(16, i.Params().MaxPacket)
-	fill(w, frame.NewBatch(frame.Append(nil, numbered(7, 60)), 1))
-	ok := assert.Equal(t, api.Success, i.Write(w)) && assert.Equal(t, api.Success, i.Read(r))
-	b, _ := r.Batch()
-	for it := b.Iter(); it.Next(); {
-		ok = assert.Equal(t, uint64(7), binary.BigEndian.Uint64(it.Frame()[14:])) && ok
-	}
-	return ok
-}
-
-// TestNothingUnused goes through the whole API: every function that is bound has been called, every key been used.
-func TestNothingUnused(t *testing.T) {
-	s := open(t, vmnetsim.Full)
-	_, err := s.SharedInterfaces()
-	require.NoError(t, err)
-	n, err := s.NewNetwork(everything())
-	require.NoError(t, err)
-	n.Subnet()
-	i, err := n.Start(within(t), api.InterfaceConfig{Isolate: true})
-	require.NoError(t, err)
-	n.Release()
-	require.NoError(t, i.Notify(true))
-	require.True(t, exchange(t, i))
-	require.NoError(t, i.Stop(within(t)))
-	i, err = s.Start(within(t), api.InterfaceConfig{
-		Mode: network.ModeShared, InterfaceID: [16]byte{1}, NAT66Prefix: everything().NAT66Prefix,
-	})
-	require.NoError(t, err)
-	require.NoError(t, i.Forward(within(t), network.Forward{Proto: "tcp", HostPort: 22, Guest: netip.AddrPortFrom(i.Params().End, 22)}))
-	require.NoError(t, i.Stop(within(t)))
-	s.MadeUpParams() // the framework has been seen to send int64 and bool values, the simulator does not
-
-	calls := s.c.Calls()
-	for _, f := range s.Functions() {
-		assert.NotZero(t, calls[f], "%s is bound and unused", f)
-	}
-	for f, n := range calls {
-		if n > 0 {
-			assert.Contains(t, append(s.Functions(), "xpc_retain", "xpc_dictionary_set_int64", "xpc_dictionary_set_value"), f)
-		}
-	}
 }
