@@ -112,7 +112,7 @@ var imports = map[string][]string{
 	// Tests.
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
 	"test/bench":        {"test/bench/rig", "test/lab"},
-	"test/bench/rig":    {"internal/testing/fakeguest", "test/lab", "test/vmnetsim"},
+	"test/bench/rig":    {"internal/testing/fakeguest", "test/cbuild", "test/lab", "test/vmnetsim"},
 	"test/cbuild":       {},
 	"test/e2e":          {},
 	"test/e2e/demo":     {"test/lab"},
@@ -207,9 +207,8 @@ var skips = map[string]string{
 	"internal/hostfs/rules_test.go: needRoot":                                    "root, to give files to others",
 	"internal/perclient/mmsg/mmsg_linux_test.go: TestSendAs":                     "root, to name other users",
 	"internal/perclient/passfd/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
-	"test/bench/rig/fortest.go: ForTest":                                         "gcc, for the load generator and the C relays",
 	"test/formula/formula_test.go: newBrew":                                      "ruby, which test/e2e/setup.sh gets",
-	"test/cbuild/cbuild.go: Must":                                                "gcc, for the vmnet simulator and the loader",
+	"test/cbuild/cbuild.go: Must":                                                "gcc, for the simulator, the loader and what measures",
 	"test/e2e/capture_test.go: tshark":                                           "tshark, which test/e2e/setup.sh gets",
 	"test/lab/labtest/labtest.go: NewLab":                                        "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }

@@ -50,14 +50,8 @@ func Must(tb testing.TB, path string, err error) string {
 	return path
 }
 
-// Sanitizers are the flags for gcc's address and undefined behaviour sanitizers if the environment has the variable, else
-// none.
-func Sanitizers(variable string) []string {
-	if os.Getenv(variable) == "" {
-		return nil
-	}
-	return []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"}
-}
+// Sanitizers are the flags for gcc's address and undefined behaviour sanitizers.
+var Sanitizers = []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"}
 
 // Sources are the files of a directory and more ones, given by path, by base name.
 func Sources(dir fs.FS, more ...string) (map[string][]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"embed"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,10 +21,6 @@ import (
 //go:embed csrc/*.c csrc/*.h
 var csrc embed.FS
 
-// SanitizeEnv is a variable that, set to anything, has Build make a loader with gcc's address and undefined behaviour
-// sanitizers.
-const SanitizeEnv = "MACHRUN_SANITIZE"
-
 // linking makes the loader's pthread_create that of the libraries that it loads.
 var linking = []string{"-rdynamic", "-ldl"}
 
@@ -35,15 +32,14 @@ func Program(tb testing.TB) string {
 	return cbuild.Must(tb, p, err)
 }
 
-// Build builds the loader unless it is there already, and returns its path. It may run in several processes at the same
-// time.
-func Build(ctx context.Context) (string, error) {
+// Build builds the loader, with more flags for the compiler, unless it is there already, and returns its path. It may run in
+// several processes at the same time.
+func Build(ctx context.Context, more ...string) (string, error) {
 	files, err := cbuild.Sources(csrc)
 	if err != nil {
 		return "", err
 	}
-	flags := append([]string{"-O2"}, linking...)
-	flags = append(flags, cbuild.Sanitizers(SanitizeEnv)...)
+	flags := slices.Concat([]string{"-O2"}, linking, more)
 	return cbuild.Program{Dir: "machrun", Name: "machrun", Flags: flags, Files: files}.Build(ctx)
 }
 

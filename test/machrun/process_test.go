@@ -15,16 +15,12 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 )
 
-// sanitized builds the loader with sanitizers.
-func sanitized(t *testing.T) string {
-	t.Helper()
-	t.Setenv(SanitizeEnv, "1")
-	return Program(t)
-}
-
 // TestPrograms runs the program with each word, by the loader as it is and by one with sanitizers, which finds leaks and
 // signals of its own to be none of its business.
 func TestPrograms(t *testing.T) {
+	t.Parallel()
+	sanitized, err := Build(t.Context(), cbuild.Sanitizers...)
+	cbuild.Must(t, sanitized, err)
 	good := probe(t)
 	b, err := os.ReadFile(good)
 	require.NoError(t, err)
@@ -35,7 +31,7 @@ func TestPrograms(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "script")
 	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho script $1 $PROBE\n"), 0o700))
 	shown := "darwin amd64 argv0=%s args=[\"a\" \"b c\"] executable=" + good + "\nPROBE=%s\n"
-	for _, loader := range []string{Program(t), sanitized(t)} {
+	for _, loader := range []string{Program(t), sanitized} {
 		for _, c := range []struct {
 			args   string
 			says   string

@@ -78,16 +78,28 @@ func (d *daemon) upgrade(t *testing.T) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// TestUpgrades has clients come and go all the time while the daemon, as it ships for macOS, is upgraded in place. With Go 1.26
+// TestDaemon starts the daemon as it ships for macOS.
+func TestDaemon(t *testing.T) {
+	t.Parallel()
+	program := buildDarwin(t, "../../cmd/socket_vmnet2")
+	t.Run("upgrades", func(t *testing.T) {
+		t.Parallel()
+		testUpgrades(t, program)
+	})
+	for _, processors := range []string{"GOMAXPROCS=1", "GOMAXPROCS=2"} { // the exec has the only one, or one of two
+		t.Run("hanging exec, "+processors, func(t *testing.T) {
+			t.Parallel()
+			testHangingExec(t, program, processors)
+		})
+	}
+}
+
+// testUpgrades has clients come and go all the time while the daemon is upgraded in place. With Go 1.26
 // an upgrade hung for ever now and then as long as the framework's threads ran code of Go's, which is therefore counted too:
 // see docs/upstream/go-preemptone.md.
-func TestUpgrades(t *testing.T) {
-	t.Parallel()
-	upgrades := 100
-	if testing.Short() {
-		upgrades = 20
-	}
-	d := startDaemon(t, buildDarwin(t, "../../cmd/socket_vmnet2"))
+func testUpgrades(t *testing.T, program string) {
+	const upgrades = 100
+	d := startDaemon(t, program)
 	defer func() {
 		_ = d.Process.Signal(syscall.SIGTERM)
 		assert.NoError(t, d.Wait(), "%s", d.log.Bytes())
@@ -130,18 +142,11 @@ func comeAndGo(ctx context.Context, socket string, n byte, came *atomic.Int64) {
 	}
 }
 
-// TestHangingExec has the exec of an upgrade take for ever, with the lock that Go's runtime holds then: the system ends the daemon.
-func TestHangingExec(t *testing.T) {
-	t.Parallel()
-	program := buildDarwin(t, "../../cmd/socket_vmnet2")
-	for _, processors := range []string{"GOMAXPROCS=1", "GOMAXPROCS=2"} { // the exec has the only one, or one of two
-		t.Run(processors, func(t *testing.T) {
-			t.Parallel()
-			d := startDaemon(t, program, processors)
-			d.control.SlowExecve(10*time.Minute, 1) // the first is the check of the new program
-			_, err := d.upgrade(t)
-			require.Error(t, err)
-			require.EqualError(t, d.Wait(), "signal: alarm clock", "%s", d.log.Bytes())
-		})
-	}
+// testHangingExec has the exec of an upgrade take for ever, with the lock that Go's runtime holds then: the system ends the daemon.
+func testHangingExec(t *testing.T, program, processors string) {
+	d := startDaemon(t, program, processors)
+	d.control.SlowExecve(10*time.Minute, 1) // the first is the check of the new program
+	_, err := d.upgrade(t)
+	require.Error(t, err)
+	require.EqualError(t, d.Wait(), "signal: alarm clock", "%s", d.log.Bytes())
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
@@ -43,7 +44,10 @@ func Library(tb testing.TB, f Flavour) string {
 // abi.h lies as well. It may run in several processes at the same time.
 func Build(ctx context.Context, f Flavour) (string, error) {
 	flags := append([]string{"-O2", "-fPIC", "-shared", "-Wl,-z,defs", "-Wl,-z,nodelete"}, defines[f]...)
-	return compile(ctx, "libvmnetsim.so", append(flags, cbuild.Sanitizers(SanitizeEnv)...), nil)
+	if os.Getenv(SanitizeEnv) != "" {
+		flags = append(flags, cbuild.Sanitizers...)
+	}
+	return compile(ctx, "libvmnetsim.so", flags, nil)
 }
 
 // compile makes one binary of all sources of the simulator and more ones, given by path.

@@ -41,8 +41,8 @@ func ownKinds() []Kind {
 		{Name: DaemonSlow, Prepare: buildSlow, Command: Usernet(slowProgram)},
 		{Name: DaemonVmnet, Prepare: BuildSimulated, Command: simulated("--vmnet-gateway=" + gateway)},
 		{Name: DaemonBridged, Prepare: BuildSimulated, Command: simulated("--vmnet-mode=bridged", "--vmnet-interface=en0")},
-		{Name: VmnetC, Prepare: BuildVmnetC, Command: func(r *Rig, l *Relay) ([]string, error) {
-			return []string{r.VmnetC(), r.SimLib(), l.Socket}, nil
+		{Name: VmnetC, Prepare: buildVmnetC, Command: func(r *Rig, l *Relay) ([]string, error) {
+			return []string{r.vmnetC, r.simLib, l.Socket}, nil
 		}},
 		{Name: Floor, Command: inC("switch")},
 		{Name: Blind, Command: inC("copy")},
@@ -74,7 +74,7 @@ func simulated(flags ...string) func(*Rig, *Relay) ([]string, error) {
 			return nil, fmt.Errorf("make a directory for the simulator: %w", err)
 		}
 		args := append(r.daemonArgs(r.DaemonSim()), flags...)
-		return append(args, "--backend=vmnet", "--vmnetsim-lib="+r.SimLib(), "--vmnetsim-dir="+control, l.Socket), nil
+		return append(args, "--backend=vmnet", "--vmnetsim-lib="+r.simLib, "--vmnetsim-dir="+control, l.Socket), nil
 	}
 }
 
@@ -102,22 +102,17 @@ func BuildSimulated(ctx context.Context, r *Rig) error {
 	return err
 }
 
-// SimLib is the path of the simulator, once BuildSimulated has returned.
-func (r *Rig) SimLib() string { return r.simLib }
-
 // DaemonSim is the path of the daemon that can load the simulator, once BuildSimulated has returned. By its name it takes all
 // options.
 func (r *Rig) DaemonSim() string { return filepath.Join(r.lab.Dir, "sim", "socket_vmnet2") }
 
-// VmnetC is the path of csrc/vmnet.c, once BuildVmnetC has returned.
-func (r *Rig) VmnetC() string { return filepath.Join(r.lab.Dir, "vmnet") }
-
-// BuildVmnetC builds it, and the simulator.
-func BuildVmnetC(ctx context.Context, r *Rig) error {
-	if err := BuildSimulated(ctx, r); err != nil {
-		return err
+// buildVmnetC builds csrc/vmnet.c, and the simulator.
+func buildVmnetC(ctx context.Context, r *Rig) error {
+	err := BuildSimulated(ctx, r)
+	if err == nil {
+		r.vmnetC, err = compile(ctx, "vmnet", []string{"-std=gnu11", "-I" + filepath.Dir(r.simLib)}, "wire.c")
 	}
-	return r.Compile(ctx, r.VmnetC(), []string{"-I" + filepath.Dir(r.simLib)}, "vmnet.c", "wire.c")
+	return err
 }
 
 // Slowness is what is wrong with DaemonSlow: the bridge sums up an eighth of the bytes of each frame for nothing. On the machine of the

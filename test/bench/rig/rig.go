@@ -10,13 +10,16 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
@@ -40,6 +43,7 @@ type Rig struct {
 	opt      Options
 	lab      *lab.Lab // the directory and the processes
 	relays   string   // path of the C relays
+	vmnetC   string   // path of the vmnet program in C, once it is built
 	loadgen  string   // path of the load generator
 	simLib   string   // path of the simulator, once it is built
 	kinds    []Kind
@@ -47,7 +51,7 @@ type Rig struct {
 	sequence int // numbers the sockets
 }
 
-// New compiles the load generator and the C relays into a temporary directory. The caller closes the Rig.
+// New compiles the load generator and the C relays, and makes a temporary directory. The caller closes the Rig.
 func New(ctx context.Context, o Options) (*Rig, error) {
 	o.Daemon = cmp.Or(o.Daemon, "bin/socket_vmnet2")
 	o.Time = cmp.Or(o.Time, 600*time.Millisecond)
@@ -66,17 +70,11 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := l.Dir
-	r := &Rig{
-		opt: o, lab: l, relays: filepath.Join(dir, "relay"), loadgen: filepath.Join(dir, "load"),
-		kinds: append(ownKinds(), o.Kinds...), prepared: map[string]bool{},
-	}
-	err = errors.Join(
-		os.CopyFS(dir, sources),
-		r.Compile(ctx, r.relays, nil, "relay.c", "relaydgram.c", "wire.c"),
-		r.Compile(ctx, r.loadgen, nil, "load.c", "clients.c", "conns.c", "io.c", "wire.c"),
-	)
-	if err != nil {
+	r := &Rig{opt: o, lab: l, kinds: append(ownKinds(), o.Kinds...), prepared: map[string]bool{}}
+	var errRelays, errLoad error
+	r.relays, errRelays = compile(ctx, "relay", nil, "relaydgram.c", "wire.c")
+	r.loadgen, errLoad = compile(ctx, "load", nil, "clients.c", "conns.c", "io.c", "wire.c")
+	if err := errors.Join(errRelays, errLoad); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -86,17 +84,22 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 // Close ends the relays that still run and removes the temporary directory.
 func (r *Rig) Close() { _ = r.lab.Close() }
 
-// Compile makes a program from C sources of this package's csrc. The flags are added to the usual ones, libraries among them.
-func (r *Rig) Compile(ctx context.Context, out string, flags []string, files ...string) error {
-	args := []string{"-O2", "-Wall", "-Wextra", "-pthread", "-o", out}
-	for _, f := range files {
-		args = append(args, filepath.Join(r.lab.Dir, "csrc", f))
+// compile makes a program of the C file of its name, of more ones and of all headers, unless it is there already.
+func compile(ctx context.Context, name string, flags []string, more ...string) (string, error) {
+	files := map[string][]byte{}
+	headers, err := fs.Glob(sources, "csrc/*.h")
+	if err != nil {
+		return "", err
 	}
-	args = append(args, flags...)
-	if msg, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("compile %s with gcc: %w: %s", files[0], err, msg)
+	for _, f := range append(more, name+".c") {
+		headers = append(headers, "csrc/"+f)
 	}
-	return nil
+	for _, f := range headers {
+		if files[path.Base(f)], err = sources.ReadFile(f); err != nil {
+			return "", err
+		}
+	}
+	return cbuild.Program{Dir: "bench", Name: name, Flags: append(flags, "-O2"), Files: files}.Build(ctx)
 }
 
 // Build makes a program of ours from the package's directory below the module's, with more flags than a release has.

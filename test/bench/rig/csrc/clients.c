@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The client processes of the load generator.
-#define _GNU_SOURCE
 #include "load.h"
 
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 
 // How the load generator's clients come by their sockets: by the stream socket, by a descriptor from SOCKET.d/attach, and by a
 // path of their own beside SOCKET.d/dgram/sock.
-#define _GNU_SOURCE
 #include "load.h"
 
 #include <errno.h>

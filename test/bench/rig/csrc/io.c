@@ -2,7 +2,6 @@
 
 // A client's end of its socket: frames in and out without ever blocking on one direction only. Of datagrams, a frame in each, many
 // go with one system call.
-#define _GNU_SOURCE
 #include "load.h"
 
 #include <errno.h>

@@ -5,7 +5,6 @@
 // figures of each part of it, "measured" when it is over and the clients are still there, and an "end" with the figures. After
 // "begin" and "measured" it waits for a byte on its standard input, or for the end of that. Each active client is a process of its
 // own, as guests are.
-#define _GNU_SOURCE
 #include "load.h"
 
 #include <errno.h>

@@ -6,7 +6,6 @@
 //	relay switch SOCKET  the floor: large reads, every frame's addresses learned and looked up, one write per run of
 //	                     consecutive frames to one client; datagram clients as well (relaydgram.c), 32 per system call
 //	relay flood SOCKET   the old way: two reads per frame and one writev to every other client
-#define _GNU_SOURCE
 #include "relay.h"
 
 #include <signal.h>

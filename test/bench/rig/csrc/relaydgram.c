@@ -2,7 +2,6 @@
 
 // The C relays' datagram clients: the least that has to be done for them. One blocking thread reads the shared socket, one
 // each descriptor that was passed.
-#define _GNU_SOURCE
 #include "relay.h"
 
 #include <errno.h>

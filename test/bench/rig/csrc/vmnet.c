@@ -6,7 +6,6 @@
 //
 // What arrives at an interface of the relay is read and written to the client within the event's callback, on the thread of the
 // interface's queue, so that no other thread has to be woken. A thread for each client takes the other direction.
-#define _GNU_SOURCE
 #include "abi.h"
 #include "wire.h"
 

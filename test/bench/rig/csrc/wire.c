@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#define _GNU_SOURCE
 #include "wire.h"
 
 #include <errno.h>
