@@ -15,7 +15,8 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
 
-// Checks that try something many times stop after roundsTime, but not before fewRounds: a network may take long for each.
+// Checks that try something many times stop after roundsTime, but not before fewRounds: a daemon that waits for what a client
+// may still send takes a tenth of a second for each.
 const (
 	fewRounds  = 5
 	roundsTime = 250 * time.Millisecond

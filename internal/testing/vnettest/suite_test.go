@@ -4,6 +4,7 @@ package vnettest
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"runtime"
 	"slices"
@@ -15,10 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if code, ran := gateway.Main("test"); ran { // of a network in this process
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// SetPatience sets how long a network that DaemonNetwork made waits for its daemon to forget a client.
+func SetPatience(n network.Network, d time.Duration) { n.(*daemonNetwork).witnesses.patience = d }
 
 // TestToyPasses runs the whole suite on a network that keeps all rules.
 func TestToyPasses(t *testing.T) {
