@@ -20,18 +20,23 @@ import (
 
 const identifier = "io.github.socket-vmnet2.test"
 
-// linked is a real program, as Go's linker leaves it: signed by the linker on arm64 only.
+// linkedOnce are the programs of linked so far, by architecture.
+var linkedOnce = map[string][]byte{}
+
+// linked is a real program, as Go's linker leaves it: signed by the linker on arm64 only. Each is linked once; nothing may change it.
 func linked(t testing.TB, goarch string) []byte {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "program")
-	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./cmd/socket_vmnet_client")
-	c.Dir = root
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH="+goarch)
-	out, err := c.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	b, err := os.ReadFile(file)
-	require.NoError(t, err)
-	return b
+	if linkedOnce[goarch] == nil {
+		file := filepath.Join(t.TempDir(), "program")
+		c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./cmd/socket_vmnet_client")
+		c.Dir = root
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH="+goarch)
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		linkedOnce[goarch], err = os.ReadFile(file)
+		require.NoError(t, err)
+	}
+	return linkedOnce[goarch]
 }
 
 func entitlements(t testing.TB) []byte {
