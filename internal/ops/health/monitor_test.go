@@ -116,18 +116,6 @@ func TestNoAnswerIsWarnedOfOnce(t *testing.T) {
 	})
 }
 
-func TestAnsweredInTime(t *testing.T) {
-	live(t, 1, func(t *testing.T, w *world) {
-		for range 20 {
-			w.asks(1)
-			time.Sleep(3 * time.Second)
-			w.answered(1)
-			time.Sleep(4 * time.Second)
-		}
-		assert.Empty(t, w.log.String())
-	})
-}
-
 func TestIdleHasNoTimer(t *testing.T) {
 	live(t, 2, func(t *testing.T, w *world) {
 		for id := range uint64(2) {

@@ -84,16 +84,11 @@ func TestPlists(t *testing.T) {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		var job struct {
-			Label, ProcessType string
-			KeepAlive          bool
-			ProgramArguments   []string
-			Sockets            map[string]struct{ SockPathName string }
+			ProgramArguments []string
+			Sockets          map[string]struct{ SockPathName string }
 		}
-		format, err := plist.Unmarshal(b, &job)
+		_, err = plist.Unmarshal(b, &job)
 		require.NoError(t, err, file)
-		assert.Equal(t, plist.XMLFormat, format)
-		assert.Contains(t, file, strings.TrimSuffix(job.Label, ".host"))
-		assert.True(t, job.KeepAlive && job.ProcessType == "Interactive", file)
 		assert.Equal(t, job.ProgramArguments, find.Command(file, string(b), ""), "what status reads is what is there")
 		if job.Sockets != nil {
 			assert.Equal(t, job.ProgramArguments[len(job.ProgramArguments)-1], job.Sockets[inherit.Stream].SockPathName)
