@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
@@ -78,29 +78,11 @@ func install() error {
 	return nil
 }
 
-// output collects what a process writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // A daemon is socket_vmnet2 with the embedded network.
 type daemon struct {
 	*exec.Cmd
 	dir, socket string
-	log         *output
+	log         *vnettest.Log
 	ended       chan struct{}
 }
 
@@ -113,7 +95,7 @@ func start(t *testing.T, dir string) *daemon {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	}
-	d := &daemon{dir: dir, socket: filepath.Join(dir, "s"), log: &output{}, ended: make(chan struct{})}
+	d := &daemon{dir: dir, socket: filepath.Join(dir, "s"), log: &vnettest.Log{}, ended: make(chan struct{})}
 	d.Cmd = exec.Command(filepath.Join(prefix, "bin/socket_vmnet2"), "--backend=usernet", "--vmnet-gateway=192.168.105.1",
 		"--state-dir="+filepath.Join(dir, "state"), "--allow-uid="+strconv.Itoa(os.Getuid()), d.socket)
 	d.Stderr = d.log
@@ -233,7 +215,7 @@ func TestShellBlocks(t *testing.T) {
 // run runs a command to its end, which may be a build without a cache.
 func run(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
-	out := &output{}
+	out := &vnettest.Log{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, cmd.Start())
@@ -291,7 +273,7 @@ func TestGoAdopt(t *testing.T) {
 	require.NoError(t, err)
 	cmd := exec.Command(buildOutside(t, string(text)), d.socket)
 	cmd.Env = d.environment()
-	var stderr output
+	var stderr vnettest.Log
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)

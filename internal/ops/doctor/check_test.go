@@ -77,14 +77,14 @@ func TestFirewall(t *testing.T) {
 
 func TestQEMU(t *testing.T) {
 	for version, want := range map[string]string{
-		"QEMU emulator version 7.1.90\n":         "notice: %s is QEMU 7.1.90: it has no -netdev stream",
-		"QEMU emulator version 7.2.22 (D)\n":     "notice: %s is QEMU 7.2.22: it has -netdev stream without reconnect",
-		"QEMU emulator version 8.0.0\n":          "ok: %s is QEMU 8.0.0: machines reconnect with -netdev stream,...,reconnect=1",
-		"QEMU emulator version 9.1.3\n":          "ok: %s is QEMU 9.1.3: machines reconnect with -netdev stream,...,reconnect=1",
-		"QEMU emulator version 9.2.0\n":          "ok: %s is QEMU 9.2.0: machines reconnect with -netdev stream,...,reconnect-ms=",
-		"QEMU emulator version 11.0-rc1\n":       "ok: %s is QEMU 11.0-rc1: machines reconnect with -netdev stream,...,reconnect-ms=",
-		"something else\n":                       `notice: %s does not tell its version: "something else"`,
-		"QEMU emulator version x.y\n":            "notice: %s does not tell its version",
+		"QEMU emulator version 7.1.90\n":     "notice: %s is QEMU 7.1.90: it has no -netdev stream",
+		"QEMU emulator version 7.2.22 (D)\n": "notice: %s is QEMU 7.2.22: it has -netdev stream without reconnect",
+		"QEMU emulator version 8.0.0\n":      "ok: %s is QEMU 8.0.0: machines reconnect with -netdev stream,...,reconnect=1",
+		"QEMU emulator version 9.1.3\n":      "ok: %s is QEMU 9.1.3: machines reconnect with -netdev stream,...,reconnect=1",
+		"QEMU emulator version 9.2.0\n":      "ok: %s is QEMU 9.2.0: machines reconnect with -netdev stream,...,reconnect-ms=",
+		"QEMU emulator version 11.0-rc1\n":   "ok: %s is QEMU 11.0-rc1: machines reconnect with -netdev stream,...,reconnect-ms=",
+		"something else\n":                   `notice: %s does not tell its version: "something else"`,
+		"QEMU emulator version x.y\n":        "notice: %s does not tell its version",
 	} {
 		t.Run(version, func(t *testing.T) {
 			const program = "/opt/homebrew/Cellar/qemu/bin/qemu-system-aarch64"

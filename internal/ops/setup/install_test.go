@@ -152,7 +152,7 @@ func TestUpdate(t *testing.T) {
 	assert.Contains(t, r, "bin/socket_vmnet2 upgrade SOCKET")
 	assertInstalled(t, s, before, from)
 	install(t, s.options(sourceOf(t, "v1.0"))) // and back
-	program, err := os.Executable() // built from sources of this project, as it says itself
+	program, err := os.Executable()            // built from sources of this project, as it says itself
 	require.NoError(t, err)
 	b, err := os.ReadFile(program)
 	require.NoError(t, err)
