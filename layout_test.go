@@ -77,7 +77,7 @@ var imports = map[string][]string{
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
 		"internal/darwinapi", "internal/frame", "internal/gateway", "internal/hostfs", "internal/network", "internal/network/usernet", "internal/network/vmnet",
-		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health", "internal/ops/metrics",
+		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health",
 		"internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture", "internal/perclient/dgram",
 		"internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state", "internal/status",
 	},
@@ -94,7 +94,6 @@ var imports = map[string][]string{
 	"internal/ops/find":     {"internal/compat", "internal/daemon/inherit", "internal/hostfs", "internal/printable"},
 	"internal/ops/freenet":  {},
 	"internal/ops/health":   {"internal/ops/freenet", "internal/perclient/watch", "internal/printable", "internal/status"},
-	"internal/ops/metrics":  {"internal/printable", "internal/status"},
 	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/testing/fakeguest"},
 	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/ops/find", "internal/printable"},
 	// Testing.
@@ -173,7 +172,7 @@ var direct = map[string]use{
 	"github.com/insomniacslk/dhcp": {"BSD-3-Clause", []string{
 		"internal/gateway/dhcp", "internal/testing/fakeguest", "test/soak",
 	}, []string{"cmd/socket_vmnet2", "internal/gateway", "internal/ops/selftest"}},
-	"github.com/prometheus/client_golang": {"Apache-2.0", []string{"internal/ops/metrics"}, nil},
+	"github.com/prometheus/client_golang": {"Apache-2.0", []string{"internal/ops/health"}, nil},
 	"github.com/kardianos/service":        {"Zlib", []string{"internal/ops/setup"}, nil},
 	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/daemon", "internal/ops/find"}, nil},
 	"github.com/goccy/go-yaml":            {"MIT", []string{"internal/ops/find"}, []string{"*"}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package health
 
 import (
 	"bufio"
@@ -23,9 +23,9 @@ const patience = 20 * time.Second
 
 // serve serves full's metrics on a port of its own.
 func serve(t *testing.T, anyHost bool) string {
-	ln, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	ln, err := ListenMetrics(netip.MustParseAddrPort("127.0.0.1:0"))
 	require.NoError(t, err)
-	s := http.Server{Handler: Alone(Handler(full, nil), anyHost), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), MaxHeaderBytes: 8 << 10}
+	s := http.Server{Handler: MetricsAlone(Metrics(full, nil), anyHost), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), MaxHeaderBytes: 8 << 10}
 	s.SetKeepAlivesEnabled(false)
 	go func() { _ = s.Serve(ln) }()
 	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
@@ -87,8 +87,8 @@ func TestAnyHost(t *testing.T) {
 
 // TestPortInUse says what to do.
 func TestPortInUse(t *testing.T) {
-	_, err := Listen(netip.MustParseAddrPort(serve(t, false)))
+	_, err := ListenMetrics(netip.MustParseAddrPort(serve(t, false)))
 	assert.ErrorContains(t, err, "another program uses that port; end it or give --metrics-listen another port")
-	_, err = Listen(netip.MustParseAddrPort("192.0.2.1:0"))
+	_, err = ListenMetrics(netip.MustParseAddrPort("192.0.2.1:0"))
 	assert.ErrorContains(t, err, "this host does not have that address")
 }

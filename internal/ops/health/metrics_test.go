@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package health
 
 import (
 	"fmt"
@@ -21,12 +21,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func traffic(frames, bytes uint64, drops map[string]uint64) status.Traffic {
 	return status.Traffic{Frames: frames, Bytes: bytes, Drops: drops}
@@ -125,7 +122,7 @@ func TestEmpty(t *testing.T) {
 
 func scraped(t *testing.T, describe func() status.Status) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
-	Handler(describe, nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	Metrics(describe, nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.True(t, utf8.Valid(rec.Body.Bytes()))
 	return rec
 }
@@ -170,7 +167,7 @@ func TestLabelsStay(t *testing.T) {
 	assert.Equal(t, want, names())
 	st.Clients = nil
 	assert.Empty(t, names())
-	assert.Empty(t, c.names, "nothing is remembered of those that have left")
+	assert.Empty(t, c.labels, "nothing is remembered of those that have left")
 }
 
 // series are those of one of our families, as Prometheus reads them.
