@@ -40,18 +40,8 @@ func Metrics(describe func() status.Status, log *slog.Logger) http.Handler {
 	reg.MustRegister(newCollector(describe), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
-		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes,
 	})
-}
-
-// errorLog is what promhttp tells errors to.
-type errorLog struct{ log *slog.Logger }
-
-// Println implements promhttp.Logger.
-func (l errorLog) Println(v ...any) {
-	if l.log != nil {
-		l.log.Debug("metrics cannot be given", "error", fmt.Sprint(v...))
-	}
 }
 
 // A collector makes metrics of a description.

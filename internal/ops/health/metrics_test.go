@@ -4,6 +4,7 @@ package health
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -122,7 +123,7 @@ func TestEmpty(t *testing.T) {
 
 func scraped(t *testing.T, describe func() status.Status) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
-	Metrics(describe, nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	Metrics(describe, slog.New(slog.DiscardHandler)).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.True(t, utf8.Valid(rec.Body.Bytes()))
 	return rec
 }

@@ -25,7 +25,7 @@ const patience = 20 * time.Second
 func serve(t *testing.T, anyHost bool) string {
 	ln, err := ListenMetrics(netip.MustParseAddrPort("127.0.0.1:0"))
 	require.NoError(t, err)
-	s := http.Server{Handler: MetricsAlone(Metrics(full, nil), anyHost), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), MaxHeaderBytes: 8 << 10}
+	s := http.Server{Handler: MetricsAlone(Metrics(full, slog.New(slog.DiscardHandler)), anyHost), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), MaxHeaderBytes: 8 << 10}
 	s.SetKeepAlivesEnabled(false)
 	go func() { _ = s.Serve(ln) }()
 	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
