@@ -5,6 +5,7 @@ package health
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -198,6 +199,43 @@ func TestManyClients(t *testing.T) {
 	assert.Equal(t, []string{"3", "7"}, own())
 	st.Clients = append(st.Clients[:1], st.Clients[2:]...)
 	assert.Equal(t, []string{"7", "9"}, own())
+}
+
+// TestAlone: by another name than an address or localhost the metrics are not told, and nothing else is at that port.
+func TestAlone(t *testing.T) {
+	for _, tt := range []struct {
+		method, host, path string
+		anyHost            bool
+		want               int
+	}{
+		{"GET", "127.0.0.1:9105", "/metrics", false, http.StatusOK},
+		{"HEAD", "127.0.0.1:9105", "/metrics", false, http.StatusOK},
+		{"GET", "LocalHost:9105", "/metrics", false, http.StatusOK},
+		{"GET", "[::1]:9105", "/metrics", false, http.StatusOK},
+		{"GET", "", "/metrics", false, http.StatusOK}, // HTTP/1.0
+		{"GET", "evil.example:9105", "/metrics", false, http.StatusMisdirectedRequest},
+		{"GET", "127.0.0.1.evil.example", "/metrics", false, http.StatusMisdirectedRequest},
+		{"GET", "builder.example:9105", "/metrics", true, http.StatusOK},
+		{"GET", "localhost", "/", false, http.StatusNotFound},
+		{"POST", "localhost", "/metrics", false, http.StatusNotFound},
+	} {
+		req, rec := httptest.NewRequest(tt.method, tt.path, nil), httptest.NewRecorder()
+		req.Host = tt.host
+		MetricsAlone(Metrics(full, slog.New(slog.DiscardHandler)), tt.anyHost).ServeHTTP(rec, req)
+		assert.Equal(t, tt.want, rec.Code, "%v", tt)
+		assert.Equal(t, tt.want == http.StatusOK, strings.Contains(rec.Body.String(), "socket_vmnet2_clients 1"), "%v", tt)
+	}
+}
+
+// TestPortInUse says what to do.
+func TestPortInUse(t *testing.T) {
+	ln, err := ListenMetrics(netip.MustParseAddrPort("127.0.0.1:0"))
+	require.NoError(t, err)
+	defer ln.Close()
+	_, err = ListenMetrics(ln.Addr().(*net.TCPAddr).AddrPort())
+	require.ErrorContains(t, err, "another program uses that port; end it or give --metrics-listen another port")
+	_, err = ListenMetrics(netip.MustParseAddrPort("192.0.2.1:0"))
+	assert.ErrorContains(t, err, "this host does not have that address")
 }
 
 // TestPanicIsContained: on a goroutine of Prometheus's it would end the daemon.
