@@ -93,6 +93,8 @@ func trials(dir string) []trial {
 	failure := errors.New("does not close")
 	var pings atomic.Int64
 	return []trial{
+		{"does not open again", faults{open: busy(2, 1000)}, nil, "fail reopen busy", nil}, // takes longest
+		{"does not start", faults{open: busy(1, 1)}, nil, "fail open busy", nil},
 		{"lies about its range", faults{info: func(i *network.Info) { i.DHCPEnd = netip.MustParseAddr("10.0.0.1") }}, nil, "fail info is not in the subnet", []string{"lease"}},
 		{"no kind", faults{info: func(i *network.Info) { i.Backend = "" }}, nil, "fail info does not tell its kind", nil},
 		{"one port", faults{ports: 1}, nil, "fail attach guest b: no more ports", nil},
@@ -135,7 +137,6 @@ func trials(dir string) []trial {
 		{"the tenth port is deaf", deaf(10), nil, "fail interfaces a broadcast does not reach port 10 of 12", nil},
 		{"ports do not close", faults{portClose: failure}, nil, "fail interfaces close a port: does not close", nil},
 		{"close fails", faults{close: failure}, nil, "fail close does not close", []string{"stop"}},
-		{"does not open again", faults{open: busy(2, 1000)}, nil, "fail reopen busy", nil},
 		{"does not open again for a while", faults{open: busy(2, 4)}, nil, "pass reopen tries 4, first_failure busy, ", nil},
 		{"another subnet", faults{usernet: moves}, nil, "fail reopen another subnet: 192.168.106.0/24 with gateway 192.168.106.1, before", []string{"same-lease"}},
 		{"forgets the guest", faults{usernet: forgets}, nil, "fail same-lease had 192.168.105.2/24 and has 192.168.105.", nil},
@@ -160,6 +161,11 @@ func (tr *trial) check(t assert.TestingT, rep *report) {
 	if outcome(want) == stepFailed {
 		verdict, code = failed, 1
 	}
+	if step == "open" {
+		verdict, code = noStart, 2
+		assert.Equal(t, part, rep.Reason)
+		assert.Equal(t, "the network did not start", stepOf(t, rep, "ping").Text)
+	}
 	assert.Equal(t, verdict, rep.Verdict)
 	assert.Equal(t, code, rep.ExitCode())
 	for _, s := range rep.Steps {
@@ -175,6 +181,7 @@ func (tr *trial) check(t assert.TestingT, rep *report) {
 
 // TestTrials runs several beside each other: they wait most of the time.
 func TestTrials(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tests := trials(dir)
 	reports, said := make([]report, len(tests)), make([]complaints, len(tests))
@@ -195,7 +202,7 @@ func TestTrials(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	broken := []string{"open", "stop"} // by other tests, and by what does not close
+	broken := []string{"stop"} // by what does not close
 	for i, tt := range tests {
 		if what := strings.Fields(tt.want); what[0] == string(stepFailed) {
 			broken = append(broken, what[1])
