@@ -6,6 +6,7 @@ package docs
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // root is the repository.
@@ -38,10 +40,8 @@ func TestMain(m *testing.M) {
 		for name, pkg := range map[string]string{
 			"socket_vmnet": "./cmd/socket_vmnet2", "socket_vmnet2": "./cmd/socket_vmnet2", "vmnet-helper": "./cmd/vmnet-helper",
 		} {
-			cmd := exec.Command("go", "build", "-o", filepath.Join(programs, name), pkg)
-			cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				panic(fmt.Sprintf("%v: %s", err, out))
+			if err := lab.BuildGo(context.Background(), pkg, filepath.Join(programs, name)); err != nil {
+				panic(err)
 			}
 		}
 		return m.Run()
