@@ -83,10 +83,6 @@ func TestDaemons(t *testing.T) {
 	}{
 		{"nothing", fake{}, nil},
 		{"stale socket", fake{sockets: []string{"/run/a"}, listens: map[string]error{"/run/a": syscall.ECONNREFUSED}}, nil},
-		{"stale with its control socket", fake{
-			sockets: []string{"/run/a"},
-			listens: map[string]error{"/run/a": syscall.ECONNREFUSED, "/run/a.d/control": syscall.ECONNREFUSED},
-		}, nil},
 		{"a service manager's socket is left alone", fake{sockets: []string{"/run/a"}, listens: map[string]error{"/run/a": nil}}, nil},
 		{
 			"two, one by a link",
@@ -197,12 +193,9 @@ func TestOne(t *testing.T) {
 		socket string
 		want   Daemon
 	}{
-		{"nothing", fake{}, "/a", Daemon{Socket: "/a", Err: ErrNothing}},
 		{"a file", fake{listens: map[string]error{"/a": syscall.ENOTSOCK}}, "/a", Daemon{Socket: "/a", Err: ErrStopped}},
 		{"another error", fake{listens: map[string]error{"/a": syscall.EINVAL}}, "/a", Daemon{Socket: "/a", Err: syscall.EINVAL}},
-		{"old", fake{listens: map[string]error{"/a": nil}}, "/a", Daemon{Socket: "/a", Err: ErrOld}},
 		{"started by its service manager", fake{listens: map[string]error{"/a": nil}, starts: "/a.d/control"}, "/a", Daemon{Socket: "/a", Control: "/a.d/control"}},
-		{"a directory", fake{listens: map[string]error{"/d/control": nil}}, "/d", Daemon{Control: "/d/control"}},
 		{"an empty one", fake{files: []string{"/d/"}}, "/d", Daemon{Control: "/d/control", Err: ErrNothing}},
 		{"one that was left", fake{listens: map[string]error{"/d/control": syscall.ECONNREFUSED}}, "/d", Daemon{Control: "/d/control", Err: ErrStopped}},
 	} {

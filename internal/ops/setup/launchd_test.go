@@ -257,8 +257,6 @@ func TestLaunchdRefusals(t *testing.T) {
 		}, JobOptions{Prefix: "/opt/link"}, "/opt/link is a symbolic link"},
 		"Lima's job":      {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
 		"Homebrew's job":  {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/./socket_vmnet") }, JobOptions{}, "sudo /opt/homebrew/bin/brew services stop socket_vmnet"},
-		"MacPorts' job":   {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, "sudo /opt/local/bin/port unload socket_vmnet"},
-		"a job of ours":   {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, JobOptions{}, "the job io.github.socket-vmnet2.lab serves"},
 		"another program": {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, JobOptions{}, "something serves /var/run/socket_vmnet already"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,6 @@ func TestRefusals(t *testing.T) {
 			},
 			"differ, but are one program under two names",
 		},
-		"no such directory to take them from": {func(_ stage, _ string, o *Options) error { o.From += "/none"; return nil }, "/none has neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, from := newStage(t), sourceOf(t, "v1.0")
