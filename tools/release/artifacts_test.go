@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,8 +39,8 @@ func TestArtifacts(t *testing.T) {
 		"SHA256SUMS", "build-env.txt", "sbom.cdx.json", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-linux-arm64.tar.gz",
 		"socket_vmnet-1.2.3-test-linux-x86_64.tar.gz", "socket_vmnet-1.2.3-test-x86_64.tar.gz",
 	}
-	assert.ElementsMatch(t, names, keys(first))
-	assert.ElementsMatch(t, names, keys(second))
+	assert.ElementsMatch(t, names, slices.Collect(maps.Keys(first)))
+	assert.ElementsMatch(t, names, slices.Collect(maps.Keys(second)))
 	var sums string
 	for _, name := range names {
 		assert.Equal(t, sha256.Sum256(first[name]), sha256.Sum256(second[name]), "%s differs", name)
@@ -180,7 +181,7 @@ func checkArchive(t *testing.T, packed []byte, on target, when time.Time) {
 	}
 	assert.Equal(t, []string{"./opt/", testTop, testTop + "bin/"}, []string{headers[0].Name, headers[1].Name, headers[2].Name})
 	documents := wantedDocuments(t, on.goos)
-	assert.ElementsMatch(t, append(keys(documents),
+	assert.ElementsMatch(t, append(slices.Collect(maps.Keys(documents)),
 		testTop+"bin/socket_vmnet", testTop+"bin/socket_vmnet2", testTop+"bin/socket_vmnet_client", testTop+"libexec/vmnet-helper",
 		testDoc+"LICENSE.third-party",
 	), listing)
@@ -212,12 +213,4 @@ func checkRuns(t *testing.T, program []byte) {
 	out, err := exec.CommandContext(t.Context(), file, "--version").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Equal(t, "v1.2.3-test\n", string(out))
-}
-
-func keys[V any](m map[string]V) (names []string) {
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

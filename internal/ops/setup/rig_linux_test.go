@@ -113,13 +113,3 @@ func copyTo(t *testing.T, from, to string) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(to, b, 0o755))
 }
-
-// eventually waits for something in the rig.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not within " + patience.String() + ": " + what)
-		}
-	}
-}

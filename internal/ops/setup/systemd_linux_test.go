@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -141,14 +142,11 @@ func TestSystemd(t *testing.T) {
 		_, pid := c.run("/usr/bin/systemctl", "show", "--value", "--property=MainPID", "socket_vmnet2")
 		code, out := c.run("/usr/bin/systemctl", "kill", "--signal=KILL", "socket_vmnet2")
 		require.Equal(t, 0, code, out)
-		eventually(t, "systemd starts it again", func() bool {
+		require.Eventually(t, func() bool {
 			_, now := c.run("/usr/bin/systemctl", "show", "--value", "--property=MainPID", "socket_vmnet2")
-			return strings.TrimSpace(now) != "0" && now != pid && reach(shared) == nil
-		})
-		eventually(t, "the network is up", func() bool {
 			_, s := c.run("/usr/bin/systemctl", "is-active", "socket_vmnet2")
-			return strings.TrimSpace(s) == "active"
-		})
+			return strings.TrimSpace(now) != "0" && now != pid && reach(shared) == nil && strings.TrimSpace(s) == "active"
+		}, patience, 20*time.Millisecond, "systemd starts it again, and the network is up")
 	})
 	c.do("is started again", "restart")
 	c.do("is stopped", "stop")
@@ -200,11 +198,11 @@ func testActivated(t *testing.T, c *caller) {
 	code, out := c.run("/usr/bin/systemctl", "start", "socket_vmnet2.socket")
 	require.Equal(t, 0, code, out)
 	c.status(exitStopped, "accepts connections") // and that has started it
-	eventually(t, "the connection starts the service", func() bool {
+	require.Eventually(t, func() bool {
 		code, _ := c.service("status")
 		_, err := os.Stat(shared + ".d/control")
 		return code == exitRunning && err == nil
-	})
+	}, patience, 20*time.Millisecond, "the connection starts the service")
 	assert.True(t, c.connects(member, kvm, shared), "the group kvm may connect")
 	assert.False(t, c.connects(stranger, stranger, shared), "others may not")
 	c.do("is started again", "restart")
