@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -117,36 +118,28 @@ const (
 	testDoc = testTop + "share/doc/socket_vmnet/"
 )
 
-// wantedDocuments are the files of the repository that must be in a system's archives, by their names there.
+// wantedDocuments are what make install.doc installs, as far as it is of a system, by their names in its archives. Which these are
+// is in the repository's makefile_test.go.
 func wantedDocuments(t *testing.T, goos string) map[string]string {
 	t.Helper()
-	wanted := map[string]string{
-		testDoc + "README.md":    "README.md",
-		testDoc + "MIGRATION.md": "MIGRATION.md",
-		testDoc + "LICENSE":      "LICENSE",
-		testDoc + "CHANGELOG.md": "CHANGELOG.md",
-
-		testTop + "share/man/man1/socket_vmnet_client.1":                  "docs/man/socket_vmnet_client.1",
-		testTop + "share/man/man8/socket_vmnet.8":                         "docs/man/socket_vmnet.8",
-		testTop + "share/man/man8/socket_vmnet2.8":                        "docs/man/socket_vmnet2.8",
-		testTop + "share/bash-completion/completions/socket_vmnet2":       "etc/completions/socket_vmnet2.bash",
-		testTop + "share/bash-completion/completions/socket_vmnet":        "etc/completions/socket_vmnet2.bash",
-		testTop + "share/bash-completion/completions/socket_vmnet_client": "etc/completions/socket_vmnet2.bash",
-		testTop + "share/zsh/site-functions/_socket_vmnet2":               "etc/completions/_socket_vmnet2",
-	}
-	dirs := map[string]string{"etc/systemd": "systemd/", "etc/systemd/user": "systemd/user/"}
-	if goos == "darwin" {
-		wanted[testDoc+"entitlements.plist"] = "etc/entitlements.plist"
-		dirs = map[string]string{"etc/launchd": "launchd/", "etc/sudoers.d": "etc_sudoers.d/"}
-	}
-	for from, to := range dirs {
-		files, err := os.ReadDir(from)
-		require.NoError(t, err)
-		for _, f := range files {
-			if !f.IsDir() {
-				wanted[testDoc+to+f.Name()] = from + "/" + f.Name()
-			}
+	dest, wanted := t.TempDir(), map[string]string{}
+	c := exec.CommandContext(t.Context(), "make", "install.doc", "DESTDIR="+dest, "PREFIX=/opt/socket_vmnet", "GO=false")
+	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	others := regexp.MustCompile(map[string]string{"darwin": "/(systemd|sysusers.d)/", "linux": "/(launchd|etc_sudoers.d|sysusers.d)/"}[goos])
+	require.NoError(t, filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && !others.MatchString(path) {
+			var b []byte
+			b, err = os.ReadFile(path)
+			wanted["."+strings.TrimPrefix(path, dest)] = string(b)
 		}
+		return err
+	}))
+	if goos == "darwin" {
+		b, err := os.ReadFile("etc/entitlements.plist")
+		require.NoError(t, err)
+		wanted[testDoc+"entitlements.plist"] = string(b)
 	}
 	for dir, n := range map[string]int{"docs/man": 3, "etc/completions": 2} {
 		files, err := os.ReadDir(dir)
@@ -192,10 +185,8 @@ func checkArchive(t *testing.T, packed []byte, on target, when time.Time) {
 		}
 	}
 	assert.Equal(t, sha256.Sum256(contents[testTop+"bin/socket_vmnet"]), sha256.Sum256(contents[testTop+"bin/socket_vmnet2"]), "one program under two names")
-	for name, file := range documents {
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.Equal(t, string(b), string(contents[name]), name)
+	for name, text := range documents {
+		assert.Equal(t, text, string(contents[name]), name)
 	}
 	licences := string(contents[testDoc+"LICENSE.third-party"])
 	for _, module := range []string{"Go: LICENSE\n", "\ngvisor.dev/gvisor v", "\ngithub.com/urfave/cli/v2 v"} {
