@@ -30,7 +30,7 @@ const page = "../../../docs/health.md"
 // codes are all codes of problems that the status package names.
 func codes(t *testing.T) (list []string) {
 	t.Helper()
-	b, err := os.ReadFile("../../status/problem.go")
+	b, err := os.ReadFile("../../status/status.go")
 	require.NoError(t, err)
 	_, block, _ := strings.Cut(string(b), "// Codes of problems")
 	block, _, _ = strings.Cut(block, "\n)")
