@@ -48,7 +48,6 @@ func Metrics(describe func() status.Status, log *slog.Logger) http.Handler {
 type collector struct {
 	describe func() status.Status
 	descs    map[string]*prometheus.Desc // by the family's name
-	limit    int                         // maxClients; tests have less
 
 	mu     sync.Mutex
 	labels map[uint64]labels // of the clients with series of their own, from one scrape to the next
@@ -58,7 +57,7 @@ type collector struct {
 type labels struct{ name, mac string }
 
 func newCollector(describe func() status.Status) *collector {
-	c := &collector{describe: describe, limit: maxClients, descs: map[string]*prometheus.Desc{}}
+	c := &collector{describe: describe, descs: map[string]*prometheus.Desc{}}
 	for _, f := range families {
 		c.descs[f.name] = prometheus.NewDesc(prefix+f.name, f.help, f.labels, nil)
 	}
@@ -78,7 +77,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	o.status(&s)
 	o.network(&s.Network)
 	own := slices.SortedFunc(slices.Values(s.Clients), func(a, b status.Client) int { return cmp.Compare(a.ID, b.ID) })
-	own = own[:min(len(own), c.limit)]
+	own = own[:min(len(own), maxClients)]
 	for i, n := range c.called(own) {
 		o.client(&own[i], strconv.FormatUint(own[i].ID, 10), n.name, n.mac)
 	}
