@@ -298,13 +298,13 @@ func TestUnits(t *testing.T) {
 	const etc, usr = "/etc/systemd/system/", "/usr/lib/systemd/system/"
 	s := staged(tree{
 		etc + "other.service": "[Service]\nExecStart=/bin/true\n", etc + "socket_vmnet2.service": "x", etc + "socket_vmnet2@.service": "x",
-		etc + "vm.service":                "[Service]\nExecStart=\"/opt/a b/bin/socket_vmnet2\" /run/x\n",
+		etc + "vm.service":                "[Service]\nExecStart=\"/opt/a/bin/socket_vmnet2\" /run/x\n",
 		usr + "socket_vmnet2-host.socket": "x", usr + "vm.service": "x",
 	}.build(t))
 	s.GOOS = "linux"
 	assert.Equal(t, []Unit{
 		{Name: "socket_vmnet2.service", Path: etc + "socket_vmnet2.service"},
-		{Name: "vm.service", Path: etc + "vm.service", Program: "/opt/a b/bin/socket_vmnet2"},
+		{Name: "vm.service", Path: etc + "vm.service", Program: "/opt/a/bin/socket_vmnet2"},
 		{Name: "socket_vmnet2-host.socket", Path: usr + "socket_vmnet2-host.socket"},
 	}, LookAtJobs(t.Context(), s).Units)
 	require.NoError(t, os.MkdirAll(filepath.Join(s.Root, "/run/systemd/system"), 0o755))

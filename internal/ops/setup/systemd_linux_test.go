@@ -153,7 +153,6 @@ func TestSystemd(t *testing.T) {
 	c.status(exitRunning, "--dns-record=a.b=192.168.107.9")
 
 	testActivated(t, c)
-	testOddPaths(t, c)
 	c.do("is installed and started", "install", "--network=host")
 	c.do("is uninstalled", "uninstall")
 	c.status(exitRunning, "192.168.106.1", "--network=host")
@@ -205,25 +204,6 @@ func testActivated(t *testing.T, c *caller) {
 	assert.NoError(t, reach(shared))
 	c.do("it is changed", "install")
 	assert.NoFileExists(t, "/etc/systemd/system/socket_vmnet2.socket")
-}
-
-// testOddPaths has systemd read what is special to it.
-func testOddPaths(t *testing.T, c *caller) {
-	t.Helper()
-	prefix, socket := `/opt/a b%n$x{{&;`, `/run/socket_vmnet2/s %n$HOME{{&"'\;`
-	require.NoError(t, os.MkdirAll(prefix+"/bin", 0o755))
-	copyTo(t, rigProgramPath, prefix+"/bin/socket_vmnet2")
-	args := []string{"--name=odd", "--prefix=" + prefix, "--", "--vmnet-gateway=192.168.108.1", socket}
-	c.do("is installed and started", append([]string{"install"}, args...)...)
-	_, pid := c.run("/usr/bin/systemctl", "show", "--value", "--property=MainPID", "socket_vmnet2-odd")
-	b, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/cmdline")
-	require.NoError(t, err)
-	assert.Equal(t, []string{prefix + "/bin/socket_vmnet2", "--vmnet-gateway=192.168.108.1", socket, ""}, strings.Split(string(b), "\x00"))
-	require.NoError(t, reach(socket))
-	c.do("it is changed", append([]string{"install", "--socket-activated"}, args...)...)
-	require.NoError(t, reach(socket))
-	c.status(exitRunning, "accepts connections", "--name=odd")
-	c.do("is uninstalled", "uninstall", "--name=odd")
 }
 
 // TestSystemdUser gives the service to the systemd of a user.
