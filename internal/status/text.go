@@ -87,7 +87,7 @@ func (p *page) head(s *Status) {
 	fields := [][2]string{
 		{"network", list(n.Backend, n.Mode+printable.Behind(" on ", n.Interface), n.State)},
 		{"", printable.Behind("failed: ", n.Error)},
-		{"subnet", list(valid(n.Subnet), printable.Behind("gateway ", valid(n.Gateway)), some("MTU %d", n.MTU))},
+		{"subnet", list(printable.Valid(n.Subnet), printable.Behind("gateway ", printable.Valid(n.Gateway)), some("MTU %d", n.MTU))},
 		{"dhcp", n.DHCP.text()},
 	}
 	if v := n.Vmnet; v != nil {
@@ -153,18 +153,6 @@ func behind(before, text, after string) string {
 		return ""
 	}
 	return before + text + after
-}
-
-// valid is an address or a prefix, or nothing if there is none.
-func valid(a interface {
-	IsValid() bool
-	String() string
-},
-) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
 }
 
 // health tells of what is wrong, with what to do.
