@@ -132,7 +132,10 @@ func testInstallLinux(t *testing.T, b built) {
 			assert.Equal(t, fs.FileMode(0o644), mode, f)
 		}
 	}
-	for _, unit := range glob(t, "etc/systemd/*.*") {
+	units, err := filepath.Glob("etc/systemd/*.*")
+	require.NoError(t, err)
+	require.NotEmpty(t, units)
+	for _, unit := range units {
 		text, err := os.ReadFile(filepath.Join(dest, "etc/systemd/system", filepath.Base(unit)))
 		require.NoError(t, err)
 		assert.NotContains(t, string(text), "/opt/socket_vmnet/")
@@ -146,14 +149,6 @@ func testInstallLinux(t *testing.T, b built) {
 	require.NoError(t, os.WriteFile(own, nil, 0o600))
 	runMake(t, append(vars, "uninstall")...)
 	assert.Equal(t, []string{"usr/local/bin/not_ours"}, slices.Collect(maps.Keys(filesBelow(t, dest))), "what was there besides stays")
-}
-
-func glob(t *testing.T, pattern string) []string {
-	t.Helper()
-	found, err := filepath.Glob(pattern)
-	require.NoError(t, err)
-	require.NotEmpty(t, found, pattern)
-	return found
 }
 
 func testInstallMacOS(t *testing.T, b built) {
