@@ -181,7 +181,13 @@ func checkArchive(t *testing.T, packed []byte, on target, when time.Time) {
 
 	for _, p := range programs {
 		for _, name := range p.names {
-			assert.NoError(t, p.check(contents[testTop+cmp.Or(p.dir, "bin")+"/"+name], on, "v1.2.3-test"), name)
+			binary := contents[testTop+cmp.Or(p.dir, "bin")+"/"+name]
+			assert.NoError(t, p.check(binary, on, "v1.2.3-test"), name)
+			if on.goos == "darwin" {
+				again, err := p.sign(binary)
+				require.NoError(t, err)
+				assert.Equal(t, sha256.Sum256(again), sha256.Sum256(binary), "%s is signed, as it is and with its entitlements", name)
+			}
 		}
 	}
 	assert.Equal(t, sha256.Sum256(contents[testTop+"bin/socket_vmnet"]), sha256.Sum256(contents[testTop+"bin/socket_vmnet2"]), "one program under two names")
