@@ -27,8 +27,8 @@ import (
 var lima = tree{
 	"/opt/socket_vmnet/bin/socket_vmnet":            cProgram("v1.2.2"),
 	"/opt/homebrew/bin/qemu-system-aarch64":         "#!",
-	"/Users/ann/.lima/_config/networks.yaml":        networks,
-	"/private/etc/sudoers.d/lima":                   sudoers,
+	"/Users/ann/.lima/_config/networks.yaml":        ofLima("networks.yaml"),
+	"/private/etc/sudoers.d/lima":                   ofLima("sudoers"),
 	"/private/var/run/lima/socket_vmnet.shared":     "served",
 	"/private/var/run/lima/shared_socket_vmnet.pid": "4242",
 	"/etc":                         "-> private/etc",

@@ -25,7 +25,7 @@ const escapes = "\x1b[2J\x1b]0;owned\x07\u202e\u2028"
 
 // hostile is a system whose files lie.
 var hostile = lima.with(tree{
-	"/Users/ann/.lima/_config/networks.yaml":                      strings.NewReplacer("shared", "sha\u202ered", "admin", `"`+`\e[31m`+`"`).Replace(networks),
+	"/Users/ann/.lima/_config/networks.yaml":                      strings.NewReplacer("shared", "sha\u202ered", "admin", `"`+`\e[31m`+`"`).Replace(ofLima("networks.yaml")),
 	"/private/etc/sudoers.d/lima":                                 "|",
 	"/private/etc/bootpd.plist":                                   "bplist00\xff\xff\xff\xff\x00\x01garbage",
 	"/private/var/db/dhcpd_leases":                                strings.Repeat("{\nip_address=\xff\n}\n{\nhw_address\nlease=0xffffffffffffffffffff\n}\n", 2000),
