@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -213,15 +212,12 @@ func TestSystemdUser(t *testing.T) {
 	}
 	const home, runtime = "/home/member", "/run/user/1001"
 	units := home + "/.config/systemd/user"
-	require.NoError(t, os.MkdirAll(filepath.Dir(runtime), 0o755))
-	for _, dir := range []string{home, runtime, home + "/targets"} {
-		require.NoError(t, os.MkdirAll(dir, 0o700))
-		require.NoError(t, os.Chown(dir, member, member))
-	}
+	root := newCaller(t, nil, "/etc/systemd/system", "root")
+	code, out := root.run("/usr/bin/install", "-d", "-o", "member", "-g", "member", runtime, home, home+"/targets", home+"/.config", home+"/.config/systemd", units)
+	require.Equal(t, 0, code, out)
 	for _, target := range []string{"basic", "default", "sockets", "shutdown"} {
 		require.NoError(t, os.WriteFile(home+"/targets/"+target+".target", []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
 	}
-	root := newCaller(t, nil, "/etc/systemd/system", "root")
 	env := []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + runtime, "SYSTEMD_UNIT_PATH=" + units + ":" + home + "/targets"}
 	require.NoError(t, os.WriteFile("/etc/systemd/system/session.service", []byte("[Unit]\nDefaultDependencies=no\n[Service]\nType=notify\nUser=member\nDelegate=yes\n"+
 		"Environment="+strings.Join(env, " ")+"\nExecStart=/lib/systemd/systemd --user --unit=basic.target\n"), 0o644))
@@ -233,10 +229,6 @@ func TestSystemdUser(t *testing.T) {
 	c := newCaller(t, &syscall.Credential{Uid: member, Gid: member}, units, "member", env...)
 	require.NoError(t, os.WriteFile(c.calls, nil, 0o666))
 	require.NoError(t, os.Chmod(c.calls, 0o666))
-	require.NoError(t, os.MkdirAll(units, 0o755))
-	require.NoError(t, os.Chown(home+"/.config", member, member))
-	require.NoError(t, os.Chown(home+"/.config/systemd", member, member))
-	require.NoError(t, os.Chown(units, member, member))
 
 	c.status(exitNotInstalled, "is not installed", "--user")
 	c.do("is installed and started", "install", "--user")
