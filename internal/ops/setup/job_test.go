@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"howett.net/plist"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
@@ -101,17 +102,23 @@ func TestEscapes(t *testing.T) {
 	j.Socket = j.Args[len(j.Args)-1]
 	want := j.Args
 
-	text := j.text("x.plist")
-	var job struct {
-		ProgramArguments []string
-		StandardOutPath  string
+	for _, j.JobOptions = range []JobOptions{{}, {Activated: true}, {Activated: true, User: true}} {
+		text := j.text("x.plist")
+		var job struct {
+			ProgramArguments []string
+			StandardOutPath  string
+			Sockets          map[string]struct{ SockPathName string }
+		}
+		_, err := plist.Unmarshal([]byte(text), &job)
+		require.NoError(t, err)
+		assert.Equal(t, append([]string{j.Program}, want...), job.ProgramArguments)
+		assert.Equal(t, j.LogDir+"/stdout", job.StandardOutPath)
+		assert.Equal(t, want, find.Command("x.plist", text, "")[1:])
+		require.NoError(t, xml.Unmarshal([]byte(text), new(struct{})), "comments, too")
+		if j.Activated {
+			assert.Equal(t, j.Socket, job.Sockets[inherit.Stream].SockPathName)
+		}
 	}
-	_, err := plist.Unmarshal([]byte(text), &job)
-	require.NoError(t, err)
-	assert.Equal(t, append([]string{j.Program}, want...), job.ProgramArguments)
-	assert.Equal(t, j.LogDir+"/stdout", job.StandardOutPath)
-	assert.Equal(t, want, find.Command("x.plist", text, "")[1:])
-	require.NoError(t, xml.Unmarshal([]byte(text), new(struct{})))
 }
 
 // TestWithoutSystemd: there are its programs, and something else is process 1.
