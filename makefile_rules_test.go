@@ -36,7 +36,7 @@ func TestMakeRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dest, bin := filepath.Join(t.TempDir(), "dest"), filepath.Join(t.TempDir(), "bin")
-			out, err := tryMake(t, nil, append(test.args, "DESTDIR="+dest, "BIN="+bin, "GO=false")...)
+			out, err := tryMake(t, append(test.args, "DESTDIR="+dest, "BIN="+bin, "GO=false")...)
 			require.Error(t, err, out)
 			assert.Contains(t, out, test.want)
 			assert.NoDirExists(t, dest)
@@ -54,7 +54,7 @@ var upstreamTargets = strings.Fields(`all install install.bin install.doc instal
 func TestMakeTargets(t *testing.T) {
 	for _, target := range upstreamTargets {
 		for _, goos := range []string{"linux", "darwin"} {
-			out, err := tryMake(t, nil, "-n", "-R", "--warn-undefined-variables", target, "GOOS="+goos, "DESTDIR="+t.TempDir(), "STRIP=strip", "SOURCE_DATE_EPOCH=1")
+			out, err := tryMake(t, "-n", "-R", "--warn-undefined-variables", target, "GOOS="+goos, "DESTDIR="+t.TempDir(), "STRIP=strip", "SOURCE_DATE_EPOCH=1")
 			require.NoError(t, err, "make %s\n%s", target, out)
 			assert.NotContains(t, out, "warning:", target)
 		}
@@ -67,7 +67,7 @@ func TestMakeStarts(t *testing.T) {
 		"darwin": {"etc/launchd.sh check " + ownPlist, "'/opt/x'/bin", "launchd.sh load"},
 		"linux":  {"/run/systemd/system", "'/opt/x'/bin", "systemctl restart socket_vmnet2.service"},
 	} {
-		out, err := tryMake(t, nil, "-n", "install", "GOOS="+goos, "PREFIX=/opt/x")
+		out, err := tryMake(t, "-n", "install", "GOOS="+goos, "PREFIX=/opt/x")
 		require.NoError(t, err, out)
 		out = strings.ReplaceAll(out, "'/opt/x/bin'", "'/opt/x'/bin")
 		at := -1

@@ -19,7 +19,7 @@ import (
 )
 
 // tryMake runs make in the tree without what this test may be run with.
-func tryMake(t *testing.T, env []string, args ...string) (string, error) {
+func tryMake(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "make", args...)
 	for _, v := range os.Environ() {
@@ -28,7 +28,6 @@ func tryMake(t *testing.T, env []string, args ...string) (string, error) {
 			c.Env = append(c.Env, v)
 		}
 	}
-	c.Env = append(c.Env, env...)
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
@@ -36,7 +35,7 @@ func tryMake(t *testing.T, env []string, args ...string) (string, error) {
 // runMake is tryMake that must succeed.
 func runMake(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := tryMake(t, nil, args...)
+	out, err := tryMake(t, args...)
 	require.NoError(t, err, "make %s\n%s", strings.Join(args, " "), out)
 	return out
 }
@@ -215,13 +214,13 @@ func testNotBuiltAgain(t *testing.T, b built) {
 	runMake(t, "install.bin", "BIN="+b.darwin, "DESTDIR="+dest, "GO=false")
 	runMake(t, "install.bin", "BIN="+b.darwin, "DESTDIR="+dest, "GO=false", "GOOS=darwin", "ARCH=arm64", "VERSION="+builtVersion)
 	for _, other := range []string{"VERSION=v1", "GOOS=linux", "ARCH=x86_64", "VERSION=v9.8.7.test"} {
-		out, err := tryMake(t, nil, "-n", "install.bin", "BIN="+b.darwin, "DESTDIR="+dest, other)
+		out, err := tryMake(t, "-n", "install.bin", "BIN="+b.darwin, "DESTDIR="+dest, other)
 		require.NoError(t, err, out)
 		assert.Contains(t, out, "go build", "%s is not what was built", other)
 	}
 	half := t.TempDir() // a build that was interrupted
 	require.NoError(t, os.WriteFile(filepath.Join(half, "socket_vmnet2"), nil, 0o755))
-	out, err := tryMake(t, nil, "-n", "install.bin", "BIN="+half, "DESTDIR="+dest)
+	out, err := tryMake(t, "-n", "install.bin", "BIN="+half, "DESTDIR="+dest)
 	require.NoError(t, err, out)
 	assert.Contains(t, out, "go build")
 }

@@ -34,14 +34,14 @@ type world struct {
 	log vnettest.Log
 	m   *health.Monitor
 
-	mu    sync.Mutex           // of what follows, and of Status where the Monitor looks by itself
-	waits map[uint64]time.Time // since when, by client
+	mu    sync.Mutex // of what follows, and of Status where the Monitor looks by itself
+	waits time.Time  // since when the guest of client 1 waits for DHCP
 	looks int
 }
 
 // newWorld is a daemon on the embedded network without a problem, with clients 1 … n that have been there for an hour.
 func newWorld(t *testing.T, n int, options ...func(*health.Options)) *world {
-	w := &world{waits: map[uint64]time.Time{}, Status: status.Status{
+	w := &world{Status: status.Status{
 		Now: start,
 		Daemon: status.Daemon{
 			Version: "v0.0.0-test", Socket: "/run/vm.sock", StateFile: "/state/x", MaxClients: 256, QueueSize: 2 << 20,
