@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layout_test keeps the rules of the repository: who imports whom, where a third-party module may appear, sizes,
+// Package layout_test keeps the rules of the repository: what imports what, where a third-party module may appear, sizes,
 // comments, licences, and that the Linux binaries are static. Each rule is shown to catch what it is for in
 // layout_rules_test.go.
 package layout_test
