@@ -87,20 +87,24 @@ const (
 func TestLaunchdConflicts(t *testing.T) {
 	shared := []string{"/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/var/run/socket_vmnet"}
 	for name, test := range map[string]struct {
-		target string
-		args   []string
-		want   string // "": no conflict
+		target  string
+		args    []string
+		want    string // "": no conflict
+		bridged string // the interface that make installs the job for, if not en0
 	}{
-		"nothing":              {"system/other", shared, ""},
-		"socket_vmnet's":       {"system/io.github.lima-vm.socket_vmnet", shared, "uses /var/run/socket_vmnet, too, so the new one could not start. Nothing was changed. Stop it: sudo launchctl bootout system/io.github.lima-vm.socket_vmnet && "},
-		"Homebrew's":           {"system/homebrew.mxcl.socket_vmnet", []string{"x", "--vmnet-gateway=192.168.105.1", "/opt/homebrew/var/run/socket_vmnet"}, "homebrew.mxcl.socket_vmnet is loaded and uses --vmnet-gateway=192.168.105.1, too, so the new one could not start. Nothing was changed. Stop it: sudo brew services stop socket_vmnet;"},
-		"Homebrew's, a user's": {"gui/501/homebrew.mxcl.socket_vmnet2", shared, "Stop it: brew services stop socket_vmnet2;"},
-		"MacPorts'":            {"system/org.macports.socket_vmnet", shared, "Stop it: sudo port unload socket_vmnet;"},
-		"bridged":              {"system/io.github.lima-vm.socket_vmnet.bridged.en0", []string{"x", "/var/run/socket_vmnet.bridged.en0"}, "uses /var/run/socket_vmnet.bridged.en0, too"},
-		"bridged elsewhere":    {"system/io.github.lima-vm.socket_vmnet.bridged.en0", []string{"x", "/var/run/socket_vmnet.bridged.en1"}, ""},
-		"another network":      {"system/io.github.lima-vm.socket_vmnet", []string{"x", "--vmnet-gateway=192.168.105.11", "/var/run/socket_vmnet.other"}, ""},
+		"nothing":              {"system/other", shared, "", ""},
+		"socket_vmnet's":       {"system/io.github.lima-vm.socket_vmnet", shared, "uses /var/run/socket_vmnet, too, so the new one could not start. Nothing was changed. Stop it: sudo launchctl bootout system/io.github.lima-vm.socket_vmnet && ", ""},
+		"Homebrew's":           {"system/homebrew.mxcl.socket_vmnet", []string{"x", "--vmnet-gateway=192.168.105.1", "/opt/homebrew/var/run/socket_vmnet"}, "homebrew.mxcl.socket_vmnet is loaded and uses --vmnet-gateway=192.168.105.1, too, so the new one could not start. Nothing was changed. Stop it: sudo brew services stop socket_vmnet;", ""},
+		"Homebrew's, a user's": {"gui/501/homebrew.mxcl.socket_vmnet2", shared, "Stop it: brew services stop socket_vmnet2;", ""},
+		"MacPorts'":            {"system/org.macports.socket_vmnet", shared, "Stop it: sudo port unload socket_vmnet;", ""},
+		"bridged":              {"system/io.github.lima-vm.socket_vmnet.bridged.en0", []string{"x", "/var/run/socket_vmnet.bridged.en0"}, "uses /var/run/socket_vmnet.bridged.en0, too", ""},
+		"bridged elsewhere":    {"system/io.github.lima-vm.socket_vmnet.bridged.en0", []string{"x", "/var/run/socket_vmnet.bridged.en1"}, "", ""},
+		"bridged by make":      {"system/io.github.lima-vm.socket_vmnet.bridged.en7", []string{"x", "/var/run/socket_vmnet.bridged.en7"}, "uses /var/run/socket_vmnet.bridged.en7, too", "en7"},
+		"bridged beside that":  {"system/io.github.lima-vm.socket_vmnet.bridged.en0", []string{"x", "/var/run/socket_vmnet.bridged.en0"}, "", "en7"},
+		"another network":      {"system/io.github.lima-vm.socket_vmnet", []string{"x", "--vmnet-gateway=192.168.105.11", "/var/run/socket_vmnet.other"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv("BRIDGED", test.bridged)
 			l := newLaunchd(t)
 			l.load(test.target, test.args...)
 			out, err := l.run("check", ownPlist, ownBridged)
@@ -114,19 +118,6 @@ func TestLaunchdConflicts(t *testing.T) {
 			assert.Empty(t, l.calls(), "it is only looked")
 		})
 	}
-}
-
-// The interface is the one that make installs the job for.
-func TestLaunchdBridged(t *testing.T) {
-	l := newLaunchd(t)
-	t.Setenv("BRIDGED", "en7")
-	l.load("system/io.github.lima-vm.socket_vmnet.bridged.en0", "x", "/var/run/socket_vmnet.bridged.en0")
-	out, err := l.run("check", ownPlist, ownBridged)
-	require.NoError(t, err, out)
-	l.load("system/io.github.lima-vm.socket_vmnet.bridged.en7", "x", "/var/run/socket_vmnet.bridged.en7")
-	out, err = l.run("check", ownPlist, ownBridged)
-	require.Error(t, err)
-	assert.Contains(t, out, "uses /var/run/socket_vmnet.bridged.en7, too")
 }
 
 func TestLaunchdLoad(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -213,7 +214,7 @@ func checkExported(files []*source) (bad []string) {
 
 // checkSkips finds tests that skip without being on the list, and rows of the list that are not needed.
 func checkSkips(files []*source) (bad []string) {
-	unused := keys(skips)
+	unused := slices.Collect(maps.Keys(skips))
 	for _, s := range files {
 		skipping := 0
 		for _, d := range s.ast.Decls {
@@ -325,12 +326,4 @@ func licenceIn(text string) string {
 		}
 	}
 	return ""
-}
-
-func keys[V any](m map[string]V) (all []string) {
-	for k := range m {
-		all = append(all, k)
-	}
-	slices.Sort(all)
-	return all
 }

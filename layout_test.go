@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layout_test keeps the rules of the repository: who imports whom, where a third-party module may appear, sizes,
+// Package layout_test keeps the rules of the repository: what imports what, where a third-party module may appear, sizes,
 // comments, licences, and that the Linux binaries are static. Each rule is shown to catch what it is for in
 // layout_rules_test.go.
 package layout_test
@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +78,7 @@ var imports = map[string][]string{
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
 		"internal/darwinapi", "internal/frame", "internal/gateway", "internal/hostfs", "internal/network", "internal/network/usernet", "internal/network/vmnet",
-		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health", "internal/ops/metrics",
+		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health",
 		"internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture", "internal/perclient/dgram",
 		"internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state", "internal/status",
 	},
@@ -94,7 +95,6 @@ var imports = map[string][]string{
 	"internal/ops/find":     {"internal/compat", "internal/daemon/inherit", "internal/hostfs", "internal/printable"},
 	"internal/ops/freenet":  {},
 	"internal/ops/health":   {"internal/ops/freenet", "internal/perclient/watch", "internal/printable", "internal/status"},
-	"internal/ops/metrics":  {"internal/printable", "internal/status"},
 	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/testing/fakeguest"},
 	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/ops/find", "internal/printable"},
 	// Testing.
@@ -173,7 +173,7 @@ var direct = map[string]use{
 	"github.com/insomniacslk/dhcp": {"BSD-3-Clause", []string{
 		"internal/gateway/dhcp", "internal/testing/fakeguest", "test/soak",
 	}, []string{"cmd/socket_vmnet2", "internal/gateway", "internal/ops/selftest"}},
-	"github.com/prometheus/client_golang": {"Apache-2.0", []string{"internal/ops/metrics"}, nil},
+	"github.com/prometheus/client_golang": {"Apache-2.0", []string{"internal/ops/health"}, nil},
 	"github.com/kardianos/service":        {"Zlib", []string{"internal/ops/setup"}, nil},
 	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/daemon", "internal/ops/find"}, nil},
 	"github.com/goccy/go-yaml":            {"MIT", []string{"internal/ops/find"}, []string{"*"}},
@@ -296,7 +296,7 @@ func TestDirectDependencies(t *testing.T) {
 		}
 		assert.Empty(t, mod.Tool, "tools have a module of their own, in tools")
 	}
-	assert.ElementsMatch(t, keys(direct), keys(required), "direct dependencies in go.mod")
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(direct)), slices.Collect(maps.Keys(required)), "direct dependencies in go.mod")
 	for path, u := range direct {
 		in := required[path]
 		run(t, nil, "go", "-C", in, "mod", "download", path) // what only macOS needs is not here yet on a machine that has built nothing else

@@ -4,11 +4,11 @@ package layout_test
 
 import (
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -19,18 +19,7 @@ import (
 
 // TestLinks: what the pages link to in this tree is there, headings too.
 func TestLinks(t *testing.T) {
-	var pages []string
-	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || path == "build" || path == "artifacts"):
-			return filepath.SkipDir
-		case strings.HasSuffix(path, ".md"):
-			pages = append(pages, path)
-		}
-		return nil
-	}))
+	pages := append(slices.DeleteFunc(tracked(t), func(path string) bool { return filepath.Ext(path) != ".md" }), "attach/README.md")
 	require.Greater(t, len(pages), 20)
 	for _, page := range pages {
 		text, err := os.ReadFile(page)

@@ -14,7 +14,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/metrics"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 )
 
@@ -38,8 +38,8 @@ func (d *daemon) openControl() {
 	d.web = append(d.web, control.New(control.Options{
 		Sockets: sockets, Log: d.log, Upgrade: d.upgrade, Describe: d.describe, Kick: d.kick, SetLevel: d.setLevel,
 		Handle: map[string]http.Handler{ // beyond what every daemon answers
-			"GET " + metrics.Path: metrics.Handler(d.describe, d.log),
-			"POST /v1/capture":    control.Handler(d.capture),
+			"GET " + health.MetricsPath: health.Metrics(d.describe, d.log),
+			"POST /v1/capture":          control.Handler(d.capture),
 		},
 	}))
 }

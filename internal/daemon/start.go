@@ -18,7 +18,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/metrics"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
@@ -182,7 +182,7 @@ func (d *daemon) openMetrics() (err error) {
 	}
 	ln, ok := d.listeners[metricsSocket].(*net.TCPListener)
 	if !ok {
-		if ln, err = metrics.Listen(d.cfg.MetricsListen); err != nil {
+		if ln, err = health.ListenMetrics(d.cfg.MetricsListen); err != nil {
 			return err
 		}
 		d.listeners[metricsSocket] = ln
@@ -190,8 +190,8 @@ func (d *daemon) openMetrics() (err error) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
 		d.cfg.MetricsListen = a.AddrPort()
 	}
-	d.web = append(d.web, control.NewHTTP(metrics.Alone(metrics.Handler(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln))
-	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), metrics.Path))
+	d.web = append(d.web, control.NewHTTP(health.MetricsAlone(health.Metrics(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln))
+	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), health.MetricsPath))
 	return nil
 }
 

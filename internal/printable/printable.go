@@ -6,6 +6,7 @@ package printable
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -89,6 +90,14 @@ func Behind(label, text string) string {
 		return ""
 	}
 	return label + text
+}
+
+// Valid is an address or a prefix, or nothing if there is none.
+func Valid[A netip.Addr | netip.Prefix](a A) string {
+	if a == *new(A) {
+		return ""
+	}
+	return fmt.Sprint(a)
 }
 
 // Wrap breaks text into lines of so many characters.

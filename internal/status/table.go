@@ -39,7 +39,7 @@ func (p *page) columns(s *Status) []column {
 		{title: "PROTO", rank: 13, cell: func(c Client) string { return c.Transport }},
 		{title: "PEER", rank: 9, least: 12, cell: func(c Client) string { return c.Peer.text() }},
 		{title: "MAC", rank: 4, cell: func(c Client) string { return c.MAC }},
-		{title: "IP", rank: 2, cell: func(c Client) string { return valid(c.IP) }},
+		{title: "IP", rank: 2, cell: func(c Client) string { return printable.Valid(c.IP) }},
 		{title: "STATE", rank: 3, cell: func(c Client) string { return c.State }},
 		{title: "AGE", rank: 10, right: true, cell: func(c Client) string { return seconds(c.Age) }},
 		{title: "TO-NET", rank: 8, right: true, cell: func(c Client) string { return c.ToNet.text() }},

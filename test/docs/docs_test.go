@@ -6,6 +6,7 @@ package docs
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // root is the repository.
@@ -38,10 +40,8 @@ func TestMain(m *testing.M) {
 		for name, pkg := range map[string]string{
 			"socket_vmnet": "./cmd/socket_vmnet2", "socket_vmnet2": "./cmd/socket_vmnet2", "vmnet-helper": "./cmd/vmnet-helper",
 		} {
-			cmd := exec.Command("go", "build", "-o", filepath.Join(programs, name), pkg)
-			cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				panic(fmt.Sprintf("%v: %s", err, out))
+			if err := lab.BuildGo(context.Background(), pkg, filepath.Join(programs, name)); err != nil {
+				panic(err)
 			}
 		}
 		return m.Run()
@@ -59,17 +59,14 @@ func run(t *testing.T, words ...string) (string, error) {
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	require.NoError(t, fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && slices.Contains([]string{".git", "build", "artifacts", "testdata"}, d.Name()):
-			return fs.SkipDir
-		case strings.HasSuffix(path, ".md") && path != "CHANGELOG.md": // which speaks of what was
+	for _, pattern := range []string{"*.md", "[^b]*/*.md", "[^b]*/*/*.md"} { // of build there may be copies
+		found, err := fs.Glob(os.DirFS(root), pattern)
+		require.NoError(t, err)
+		for _, path := range found {
 			all[path] = read(t, path)
 		}
-		return nil
-	}))
+	}
+	delete(all, "CHANGELOG.md") // which speaks of what was
 	require.Greater(t, len(all), 15)
 	return all
 }

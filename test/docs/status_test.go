@@ -5,20 +5,18 @@ package docs
 import (
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // statusSocket is where docs/status.md has its daemon.
@@ -30,18 +28,13 @@ var statusBlock = regexp.MustCompile("(?s)(```console\n)(.*?)(```)")
 // TestStatusPage runs the commands of docs/status.md on a daemon with two guests. What they print is what the page shows, apart
 // from numbers and who runs the test; -update writes it there.
 func TestStatusPage(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
-	daemon := exec.CommandContext(t.Context(), filepath.Join(programs, "socket_vmnet2"), "--backend=usernet", "--vmnet-gateway=192.168.105.1",
-		"--socket-mode=0777", "--max-clients=64", socket)
-	require.NoError(t, daemon.Start())
-	defer func() {
-		assert.NoError(t, daemon.Process.Signal(syscall.SIGTERM))
-		assert.NoError(t, daemon.Wait())
-	}()
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("unix", socket)
-		return err == nil && c.Close() == nil
-	}, 30*time.Second, 10*time.Millisecond)
+	l, err := lab.New(t.Context(), lab.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, l.Close()) }()
+	socket := l.Path("s")
+	_, err = l.StartDaemon(t.Context(), filepath.Join(programs, "socket_vmnet2"),
+		[]string{"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--socket-mode=0777", "--max-clients=64", socket})
+	require.NoError(t, err)
 	for i, name := range []string{"web", "db"} {
 		g := vnettest.Dial(t, socket, fakeguest.Options{Name: name, MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, byte(i + 1)}})
 		l, err := g.Configure()

@@ -7,15 +7,14 @@ package integrations
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
@@ -61,13 +61,10 @@ echo "${0##*/} $*" >>"$REPORT"
 // install builds the programs and puts a vmm in the place of the others.
 func install() error {
 	for out, pkg := range map[string]string{
-		"bin/socket_vmnet2": "../../cmd/socket_vmnet2", "bin/socket_vmnet_client": "../../cmd/socket_vmnet_client",
-		"libexec/vmnet-helper": "../../cmd/vmnet-helper",
+		"bin/socket_vmnet2": "./cmd/socket_vmnet2", "bin/socket_vmnet_client": "./cmd/socket_vmnet_client", "libexec/vmnet-helper": "./cmd/vmnet-helper",
 	} {
-		build := exec.Command("go", "build", "-o", filepath.Join(prefix, out), pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+		if err := lab.BuildGo(context.Background(), pkg, filepath.Join(prefix, out)); err != nil {
+			return err
 		}
 	}
 	for _, name := range []string{"vfkit", "krunkit", "qemu-system-x86_64"} {
@@ -78,76 +75,27 @@ func install() error {
 	return nil
 }
 
-// output collects what a process writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // A daemon is socket_vmnet2 with the embedded network.
 type daemon struct {
-	*exec.Cmd
-	dir, socket string
-	log         *output
-	ended       chan struct{}
+	*lab.Lab
+	*lab.Daemon
 }
 
-// start starts a daemon in dir, in a new one if that is empty.
-func start(t *testing.T, dir string) *daemon {
+func start(t *testing.T) daemon {
 	t.Helper()
-	if dir == "" {
-		var err error
-		dir, err = os.MkdirTemp("/tmp", "in")
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	}
-	d := &daemon{dir: dir, socket: filepath.Join(dir, "s"), log: &output{}, ended: make(chan struct{})}
-	d.Cmd = exec.Command(filepath.Join(prefix, "bin/socket_vmnet2"), "--backend=usernet", "--vmnet-gateway=192.168.105.1",
-		"--state-dir="+filepath.Join(dir, "state"), "--allow-uid="+strconv.Itoa(os.Getuid()), d.socket)
-	d.Stderr = d.log
-	require.NoError(t, d.Start())
-	go func() {
-		defer close(d.ended)
-		_ = d.Wait()
-	}()
+	l, err := lab.New(t.Context(), lab.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	d, err := l.StartDaemon(t.Context(), filepath.Join(prefix, "bin/socket_vmnet2"), []string{
+		"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--state-dir=" + l.Path("state"), "--allow-uid=" + strconv.Itoa(os.Getuid()), l.Path("s"),
+	})
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		d.stop(t)
 		if t.Failed() {
-			t.Logf("daemon:\n%s", d.log)
+			t.Logf("daemon:\n%s", d.Output())
 		}
 	})
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("unix", d.socket)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	}, patience, 5*time.Millisecond, "not ready: %s", d.log)
-	return d
-}
-
-func (d *daemon) stop(t *testing.T) {
-	t.Helper()
-	_ = d.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-d.ended:
-	case <-time.After(patience):
-		_ = d.Process.Kill()
-		<-d.ended
-		assert.Fail(t, "the daemon did not stop")
-	}
+	return daemon{l, d}
 }
 
 // A block is a fenced block of a page.
@@ -180,21 +128,21 @@ func blocks(t *testing.T) (all []block) {
 }
 
 // here puts this test's paths in the place of the installed ones.
-func (d *daemon) here(text string) string {
+func (d daemon) here(text string) string {
 	return strings.NewReplacer(
-		"/opt/socket_vmnet/", prefix+"/", "/var/run/socket_vmnet", d.socket, "/tmp/", d.dir+"/",
+		"/opt/socket_vmnet/", prefix+"/", "/var/run/socket_vmnet", d.Socket, "/tmp/", d.Dir+"/",
 	).Replace(text)
 }
 
 // environment is that of a command: the programs first in the path, and where machines report.
-func (d *daemon) environment() []string {
-	return append(os.Environ(), "PATH="+filepath.Join(prefix, "bin")+":"+os.Getenv("PATH"), "REPORT="+filepath.Join(d.dir, "report"))
+func (d daemon) environment() []string {
+	return append(os.Environ(), "PATH="+filepath.Join(prefix, "bin")+":"+os.Getenv("PATH"), "REPORT="+d.Path("report"))
 }
 
 // reports are the calls of machines since the last time.
-func (d *daemon) reports(t *testing.T) []string {
+func (d daemon) reports(t *testing.T) []string {
 	t.Helper()
-	file := filepath.Join(d.dir, "report")
+	file := d.Path("report")
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil
@@ -205,7 +153,7 @@ func (d *daemon) reports(t *testing.T) []string {
 
 // TestShellBlocks runs each of them. In each one machine is started.
 func TestShellBlocks(t *testing.T) {
-	d := start(t, "")
+	d := start(t)
 	ran := map[string]int{}
 	for _, b := range blocks(t) {
 		require.Contains(t, []string{"sh", "go", "yaml", "text"}, b.language, "%s:%d: what is this?", b.page, b.line)
@@ -215,7 +163,7 @@ func TestShellBlocks(t *testing.T) {
 		t.Run(fmt.Sprintf("%s:%d", b.page, b.line), func(t *testing.T) {
 			// vmnet-helper ends with its machine, which the script never is.
 			cmd := exec.Command("/bin/sh", "-euc", strings.Replace(d.here(b.text), "wait $!", "kill $!", 1))
-			cmd.Env, cmd.Dir = d.environment(), d.dir
+			cmd.Env, cmd.Dir = d.environment(), d.Dir
 			out := run(t, cmd)
 			reports := d.reports(t)
 			require.Len(t, reports, 1, "one machine: %s", out)
@@ -233,7 +181,7 @@ func TestShellBlocks(t *testing.T) {
 // run runs a command to its end, which may be a build without a cache.
 func run(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
-	out := &output{}
+	out := &vnettest.Log{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, cmd.Start())
@@ -264,7 +212,7 @@ func buildOutside(t *testing.T, program string) (binary string) {
 
 // TestGoProgram runs the page's program.
 func TestGoProgram(t *testing.T) {
-	d := start(t, "")
+	d := start(t)
 	var program string
 	for _, b := range blocks(t) {
 		if b.language == "go" && strings.HasPrefix(b.text, "package main") {
@@ -279,19 +227,19 @@ func TestGoProgram(t *testing.T) {
 	reports := d.reports(t)
 	require.Len(t, reports, 1)
 	assert.True(t, strings.HasPrefix(reports[0], "vfkit "), reports[0])
-	require.Eventually(t, func() bool { return strings.Contains(d.log.String(), "client gone") }, patience, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return strings.Contains(d.Output().String(), "client gone") }, patience, 10*time.Millisecond,
 		"the program's end ends the session")
-	assert.Regexp(t, `via=attach.*web|web.*via=attach`, d.log.String(), "its name is in the log")
+	assert.Regexp(t, `via=attach.*web|web.*via=attach`, d.Output().String(), "its name is in the log")
 }
 
 // TestGoAdopt runs a program that hands its own descriptor over, until the daemon stops.
 func TestGoAdopt(t *testing.T) {
-	d := start(t, "")
+	d := start(t)
 	text, err := os.ReadFile("testdata/adopt.go")
 	require.NoError(t, err)
-	cmd := exec.Command(buildOutside(t, string(text)), d.socket)
+	cmd := exec.Command(buildOutside(t, string(text)), d.Socket)
 	cmd.Env = d.environment()
-	var stderr output
+	var stderr vnettest.Log
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -306,7 +254,8 @@ func TestGoAdopt(t *testing.T) {
 		assert.Equal(t, want, lines.Text())
 	}
 	assert.Len(t, d.reports(t), 1)
-	d.stop(t)
+	_, err = d.Stop(t.Context(), syscall.SIGTERM)
+	require.NoError(t, err)
 	require.True(t, lines.Scan(), "%s", &stderr)
 	assert.Contains(t, lines.Text(), "the daemon ended the session")
 	require.NoError(t, cmd.Wait())

@@ -12,9 +12,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,20 +29,19 @@ import (
 
 // TestArtifacts makes the archives in two places, under conditions that must not matter, and looks into them.
 func TestArtifacts(t *testing.T) {
-	const epoch = 1_700_000_000
 	here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there, at another place")
-	copySources(t, root, here, 0o755)
-	copySources(t, here, there, 0o700)
-	first := makeArtifacts(t, here, "VERSION=v1.2.3-test", "SOURCE_DATE_EPOCH=1700000000")
-	second := makeArtifacts(t, there, "VERSION=v1.2.3-test", "SOURCE_DATE_EPOCH=1700000000",
+	copySources(t, root, here, "022")
+	copySources(t, here, there, "077")
+	one, other := makeArtifacts(t, here), makeArtifacts(t, there,
 		"GOFLAGS=-tags=vmnetsim", "GOAMD64=v3", "GOOS=plan9", "GOARCH=386", "CGO_ENABLED=1", "TZ=Asia/Tokyo", "LC_ALL=C")
+	first, second := one(), other()
 
 	names := []string{
 		"SHA256SUMS", "build-env.txt", "sbom.cdx.json", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-linux-arm64.tar.gz",
 		"socket_vmnet-1.2.3-test-linux-x86_64.tar.gz", "socket_vmnet-1.2.3-test-x86_64.tar.gz",
 	}
-	assert.ElementsMatch(t, names, keys(first))
-	assert.ElementsMatch(t, names, keys(second))
+	assert.ElementsMatch(t, names, slices.Collect(maps.Keys(first)))
+	assert.ElementsMatch(t, names, slices.Collect(maps.Keys(second)))
 	var sums string
 	for _, name := range names {
 		assert.Equal(t, sha256.Sum256(first[name]), sha256.Sum256(second[name]), "%s differs", name)
@@ -54,7 +55,7 @@ func TestArtifacts(t *testing.T) {
 	checkBillOfMaterials(t, first["sbom.cdx.json"])
 	for _, on := range targets {
 		t.Run(on.name, func(t *testing.T) {
-			checkArchive(t, first["socket_vmnet-1.2.3-test-"+on.name+".tar.gz"], on, time.Unix(epoch, 0))
+			checkArchive(t, first["socket_vmnet-1.2.3-test-"+on.name+".tar.gz"], on, time.Unix(1_700_000_000, 0))
 		})
 	}
 }
@@ -81,67 +82,35 @@ func checkBillOfMaterials(t *testing.T, text []byte) {
 	assert.NotContains(t, versions, "github.com/stretchr/testify")
 }
 
-// copySources copies what the artifacts are made of, with the given mode.
-func copySources(t *testing.T, from, to string, mode fs.FileMode) {
+// copySources copies what the artifacts are made of, with the modes that umask leaves.
+func copySources(t *testing.T, from, to, umask string) {
 	t.Helper()
-	for _, name := range []string{
-		"go.mod", "go.sum", "Makefile", "README.md", "MIGRATION.md", "LICENSE", "CHANGELOG.md", "etc", "docs/man", "cmd", "internal", "tools/release",
-	} {
-		copyTree(t, filepath.Join(from, name), filepath.Join(to, name), mode)
-	}
-}
-
-// makeArtifacts makes the artifacts in dir and returns them by name.
-func makeArtifacts(t *testing.T, dir string, env ...string) map[string][]byte {
-	t.Helper()
-	var args []string
-	for _, v := range env {
-		if strings.HasPrefix(v, "VERSION=") {
-			args = append(args, v)
-		}
-	}
-	c := exec.CommandContext(t.Context(), "make", append(args, "artifacts")...)
-	c.Dir = dir
-	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
-	c.Env = append(c.Env, env...)
-	start := time.Now()
-	out, err := c.CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", "-euc", `umask "$3"; mkdir -p "$2/docs" "$2/tools"; cd "$1"
+		cp -R go.mod go.sum Makefile README.md MIGRATION.md LICENSE CHANGELOG.md etc cmd internal "$2"
+		cp -R docs/man "$2/docs"; cp -R tools/release "$2/tools"`, "sh", from, to, umask).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	t.Logf("make artifacts took %v", time.Since(start).Round(time.Millisecond))
-	made := map[string][]byte{}
-	entries, err := os.ReadDir(filepath.Join(dir, "artifacts"))
-	require.NoError(t, err)
-	for _, e := range entries {
-		made[e.Name()], err = os.ReadFile(filepath.Join(dir, "artifacts", e.Name()))
-		require.NoError(t, err)
-	}
-	return made
 }
 
-// copyTree copies a file, or a directory with all in it.
-func copyTree(t *testing.T, from, to string, mode fs.FileMode) {
+// makeArtifacts begins to make the artifacts in dir; the function that it returns waits for them, and gives them by name.
+func makeArtifacts(t *testing.T, dir string, env ...string) func() map[string][]byte {
 	t.Helper()
-	require.NoError(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	c := exec.CommandContext(t.Context(), "make", "artifacts", "VERSION=v1.2.3-test")
+	c.Dir = dir
+	c.Env = append(append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "SOURCE_DATE_EPOCH=1700000000"), env...)
+	var out strings.Builder
+	c.Stdout, c.Stderr = &out, &out
+	require.NoError(t, c.Start())
+	return func() map[string][]byte {
+		require.NoError(t, c.Wait(), "%s", &out)
+		made := map[string][]byte{}
+		entries, err := os.ReadDir(filepath.Join(dir, "artifacts"))
+		require.NoError(t, err)
+		for _, e := range entries {
+			made[e.Name()], err = os.ReadFile(filepath.Join(dir, "artifacts", e.Name()))
+			require.NoError(t, err)
 		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		if d.IsDir() {
-			return os.MkdirAll(target, mode)
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Dir(target), mode); err != nil {
-			return err
-		}
-		return os.WriteFile(target, b, mode&^0o111)
-	}))
+		return made
+	}
 }
 
 const (
@@ -149,36 +118,33 @@ const (
 	testDoc = testTop + "share/doc/socket_vmnet/"
 )
 
-// wantedDocuments are the files of the repository that must be in a system's archives, by their names there.
+// wantedDocuments are what make install.doc installs, as far as it is of a system, by their names in its archives. Which these are
+// is in the repository's makefile_test.go.
 func wantedDocuments(t *testing.T, goos string) map[string]string {
 	t.Helper()
-	wanted := map[string]string{
-		testDoc + "README.md":    "README.md",
-		testDoc + "MIGRATION.md": "MIGRATION.md",
-		testDoc + "LICENSE":      "LICENSE",
-		testDoc + "CHANGELOG.md": "CHANGELOG.md",
-
-		testTop + "share/man/man1/socket_vmnet_client.1":                  "docs/man/socket_vmnet_client.1",
-		testTop + "share/man/man8/socket_vmnet.8":                         "docs/man/socket_vmnet.8",
-		testTop + "share/man/man8/socket_vmnet2.8":                        "docs/man/socket_vmnet2.8",
-		testTop + "share/bash-completion/completions/socket_vmnet2":       "etc/completions/socket_vmnet2.bash",
-		testTop + "share/bash-completion/completions/socket_vmnet":        "etc/completions/socket_vmnet2.bash",
-		testTop + "share/bash-completion/completions/socket_vmnet_client": "etc/completions/socket_vmnet2.bash",
-		testTop + "share/zsh/site-functions/_socket_vmnet2":               "etc/completions/_socket_vmnet2",
-	}
-	dirs := map[string]string{"etc/systemd": "systemd/", "etc/systemd/user": "systemd/user/"}
-	if goos == "darwin" {
-		wanted[testDoc+"entitlements.plist"] = "etc/entitlements.plist"
-		dirs = map[string]string{"etc/launchd": "launchd/", "etc/sudoers.d": "etc_sudoers.d/"}
-	}
-	for from, to := range dirs {
-		files, err := os.ReadDir(from)
-		require.NoError(t, err)
-		for _, f := range files {
-			if !f.IsDir() {
-				wanted[testDoc+to+f.Name()] = from + "/" + f.Name()
-			}
+	dest, wanted := t.TempDir(), map[string]string{}
+	c := exec.CommandContext(t.Context(), "make", "install.doc", "DESTDIR="+dest, "PREFIX=/opt/socket_vmnet", "GO=false")
+	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	others := regexp.MustCompile(map[string]string{"darwin": "/(systemd|sysusers.d)/", "linux": "/(launchd|etc_sudoers.d|sysusers.d)/"}[goos])
+	require.NoError(t, filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && !others.MatchString(path) {
+			var b []byte
+			b, err = os.ReadFile(path)
+			wanted["."+strings.TrimPrefix(path, dest)] = string(b)
 		}
+		return err
+	}))
+	if goos == "darwin" {
+		b, err := os.ReadFile("etc/entitlements.plist")
+		require.NoError(t, err)
+		wanted[testDoc+"entitlements.plist"] = string(b)
+	}
+	for dir, n := range map[string]int{"docs/man": 3, "etc/completions": 2} {
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		assert.Len(t, files, n, "%s: a file that is not in the archives", dir)
 	}
 	return wanted
 }
@@ -208,21 +174,25 @@ func checkArchive(t *testing.T, packed []byte, on target, when time.Time) {
 	}
 	assert.Equal(t, []string{"./opt/", testTop, testTop + "bin/"}, []string{headers[0].Name, headers[1].Name, headers[2].Name})
 	documents := wantedDocuments(t, on.goos)
-	assert.ElementsMatch(t, append(keys(documents),
+	assert.ElementsMatch(t, append(slices.Collect(maps.Keys(documents)),
 		testTop+"bin/socket_vmnet", testTop+"bin/socket_vmnet2", testTop+"bin/socket_vmnet_client", testTop+"libexec/vmnet-helper",
 		testDoc+"LICENSE.third-party",
 	), listing)
 
 	for _, p := range programs {
 		for _, name := range p.names {
-			assert.NoError(t, p.check(contents[testTop+cmp.Or(p.dir, "bin")+"/"+name], on, "v1.2.3-test"), name)
+			binary := contents[testTop+cmp.Or(p.dir, "bin")+"/"+name]
+			assert.NoError(t, p.check(binary, on, "v1.2.3-test"), name)
+			if on.goos == "darwin" {
+				again, err := p.sign(binary)
+				require.NoError(t, err)
+				assert.Equal(t, sha256.Sum256(again), sha256.Sum256(binary), "%s is signed, as it is and with its entitlements", name)
+			}
 		}
 	}
 	assert.Equal(t, sha256.Sum256(contents[testTop+"bin/socket_vmnet"]), sha256.Sum256(contents[testTop+"bin/socket_vmnet2"]), "one program under two names")
-	for name, file := range documents {
-		b, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.Equal(t, string(b), string(contents[name]), name)
+	for name, text := range documents {
+		assert.Equal(t, text, string(contents[name]), name)
 	}
 	licences := string(contents[testDoc+"LICENSE.third-party"])
 	for _, module := range []string{"Go: LICENSE\n", "\ngvisor.dev/gvisor v", "\ngithub.com/urfave/cli/v2 v"} {
@@ -240,35 +210,4 @@ func checkRuns(t *testing.T, program []byte) {
 	out, err := exec.CommandContext(t.Context(), file, "--version").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Equal(t, "v1.2.3-test\n", string(out))
-}
-
-// TestNothingForgotten: what etc and docs/man have for users is in the archives of at least one system.
-func TestNothingForgotten(t *testing.T) {
-	t.Chdir(root)
-	var packed []string
-	for _, goos := range []string{"darwin", "linux"} {
-		entries, err := documents(goos)
-		require.NoError(t, err)
-		for _, e := range entries {
-			packed = append(packed, string(e.data))
-		}
-	}
-	for _, top := range []string{"etc/completions", "etc/launchd", "etc/sudoers.d", "etc/systemd", "docs/man"} {
-		require.NoError(t, filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			b, err := os.ReadFile(path)
-			assert.Contains(t, packed, string(b), path)
-			return err
-		}))
-	}
-}
-
-func keys[V any](m map[string]V) (names []string) {
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

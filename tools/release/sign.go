@@ -25,12 +25,9 @@ func signFiles(identifier, entitlements string, programs []string) error {
 	if len(programs) == 0 {
 		return errors.New("no program to sign")
 	}
-	var list []byte
-	var err error
-	if entitlements != "" {
-		if list, err = os.ReadFile(entitlements); err != nil {
-			return err
-		}
+	list, err := readEntitlements(entitlements)
+	if err != nil {
+		return err
 	}
 	for _, path := range programs {
 		program, err := os.ReadFile(path)
@@ -49,6 +46,14 @@ func signFiles(identifier, entitlements string, programs []string) error {
 		}
 	}
 	return nil
+}
+
+// readEntitlements reads a property list; there is none without a file.
+func readEntitlements(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	return os.ReadFile(file)
 }
 
 // Sizes and places in <mach-o/loader.h>, in bytes.

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,10 +46,7 @@ func checkDaemons(x *exam) {
 // daemon tells of a daemon that describes itself.
 func (x *exam) daemon(k *socket) {
 	d, n := k.Status.Daemon, k.Status.Network
-	subnet := "no subnet of its own"
-	if n.Subnet.IsValid() {
-		subnet = n.Subnet.String()
-	}
+	subnet := cmp.Or(printable.Valid(n.Subnet), "no subnet of its own")
 	x.ok("the daemon at %s is socket_vmnet2 %s (process %d): %s, %s mode, %s, %s", k.Socket, d.Version, d.PID, n.Backend, n.Mode, subnet, printable.Count(len(k.Status.Clients), "client"))
 	for _, h := range k.Status.Health {
 		if h.Code == status.SubnetOverlap && x.Table != nil || h.Code == status.StateNotKept {

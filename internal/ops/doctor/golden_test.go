@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -26,8 +27,8 @@ import (
 var lima = tree{
 	"/opt/socket_vmnet/bin/socket_vmnet":            cProgram("v1.2.2"),
 	"/opt/homebrew/bin/qemu-system-aarch64":         "#!",
-	"/Users/ann/.lima/_config/networks.yaml":        networks,
-	"/private/etc/sudoers.d/lima":                   sudoers,
+	"/Users/ann/.lima/_config/networks.yaml":        ofLima("networks.yaml"),
+	"/private/etc/sudoers.d/lima":                   ofLima("sudoers"),
 	"/private/var/run/lima/socket_vmnet.shared":     "served",
 	"/private/var/run/lima/shared_socket_vmnet.pid": "4242",
 	"/etc":                         "-> private/etc",
@@ -212,10 +213,17 @@ func golden(t *testing.T, name, text, root string) {
 	assert.Equal(t, string(want), text, "if the new report is better: go test ./internal/ops/doctor -update")
 }
 
-// TestStaged is what --root does: files only.
+// TestStaged is what --root does: files only, which are read and not changed.
 func TestStaged(t *testing.T) {
 	root := lima.build(t)
+	list := func() string {
+		out, err := exec.CommandContext(t.Context(), "ls", "-lAiR", root).Output()
+		require.NoError(t, err)
+		return string(out)
+	}
+	before := list()
 	r := Examine(t.Context(), Host(find.System{Root: root, Homes: []string{"/Users/ann"}}))
+	assert.Equal(t, before, list())
 	assert.Equal(t, 0, r.ExitCode(), "%+v", r.Findings)
 	assert.Equal(t, "macOS", r.System)
 	skipped := map[string]bool{}

@@ -183,32 +183,18 @@ func lease(ip, mac string) string {
 	return "{\n\tname=vm\n\tip_address=" + ip + "\n\thw_address=1," + mac + "\n\tidentifier=1," + mac + "\n\tlease=0x77777777\n}\n"
 }
 
-// networks is Lima's networks.yaml with one network, and sudoers what Lima makes of it.
-const networks = `paths:
-  socketVMNet: "/opt/socket_vmnet/bin/socket_vmnet"
-  varRun: /private/var/run/lima
-  sudoers: /private/etc/sudoers.d/lima
-group: admin
-networks:
-  shared:
-    mode: shared
-    gateway: 192.168.105.1
-    dhcpEnd: 192.168.105.254
-    netmask: 255.255.255.0
-`
+// ofLima is a file of Lima's as package find's tests have it: networks.yaml, or what limactl sudoers makes of that.
+func ofLima(file string) string {
+	b, err := os.ReadFile(filepath.Join("../find/testdata", file))
+	if err != nil {
+		panic(err)
+	}
+	return strings.NewReplacer("PROGRAM", "/opt/socket_vmnet/bin/socket_vmnet", "GROUP", "admin").Replace(string(b))
+}
 
 const limaArgs = "/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/shared_socket_vmnet.pid --socket-group=admin " +
 	"--vmnet-mode=shared --vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 " +
 	"/private/var/run/lima/socket_vmnet.shared"
-
-const sudoers = `%admin ALL=(root:wheel) NOPASSWD:NOSETENV: /bin/mkdir -m 775 -p /private/var/run/lima
-
-# Manage "shared" network daemons
-
-%admin ALL=(root:wheel) NOPASSWD:NOSETENV: \
-    ` + limaArgs + `, \
-    /usr/bin/pkill -F /private/var/run/lima/shared_socket_vmnet.pid
-`
 
 // The answers of macOS's programs. The firewall's are as minikube reads them (pkg/minikube/firewall/firewall.go) and its list
 // as in nix-darwin's issue 1705; launchctl's as launchctl(1) describes; sw_vers(1) prints the version alone; QEMU's as built.

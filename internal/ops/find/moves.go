@@ -230,9 +230,6 @@ func (p program) String() string {
 
 // text tells what a command line asks for, to stand behind the name of what has it.
 func (s setup) text() string {
-	text := printable.Behind(", ", s.Mode) + printable.Behind(" on ", s.Interface)
-	if s.Gateway.IsValid() {
-		text += " " + s.Gateway.String()
-	}
-	return text + printable.Behind(" at ", s.Socket)
+	return printable.Behind(", ", s.Mode) + printable.Behind(" on ", s.Interface) + printable.Behind(" ", printable.Valid(s.Gateway)) +
+		printable.Behind(" at ", s.Socket)
 }

@@ -68,51 +68,13 @@ func job(label string, args ...string) string {
 		"</string><key>ProgramArguments</key><array><string>" + strings.Join(args, "</string><string>") + "</string></array></dict></plist>\n"
 }
 
-// networksYAML is Lima's file with its three networks.
-func networksYAML(program, group string) string {
-	return fmt.Sprintf(`# Path to socket_vmnet executable.
-paths:
-  socketVMNet: "%s"
-  varRun: /private/var/run/lima
-  sudoers: /private/etc/sudoers.d/lima
-
-group: %s
-
-networks:
-  user-v2:
-    mode: user-v2
-    gateway: 192.168.104.1
-    netmask: 255.255.255.0
-  shared:
-    mode: shared
-    gateway: 192.168.105.1
-    dhcpEnd: 192.168.105.254
-    netmask: 255.255.255.0
-  bridged:
-    mode: bridged
-    interface: en0
-  host:
-    mode: host
-    gateway: 192.168.106.1
-    dhcpEnd: 192.168.106.254
-    netmask: 255.255.255.0
-`, program, group)
-}
-
-// sudoers is what limactl sudoers makes of that.
-func sudoers(program, group string) string {
-	const head = "%%%[2]s ALL=(root:wheel) NOPASSWD:NOSETENV: "
-	const run = "/private/var/run/lima"
-	network := func(name, options string) string {
-		return "\n# Manage \"" + name + "\" network daemons\n\n" + head + "\\\n    %[1]s --pidfile=" + run + "/" + name +
-			"_socket_vmnet.pid --socket-group=%[2]s --vmnet-mode=" + name + " " + options + " " + run + "/socket_vmnet." + name +
-			", \\\n    /usr/bin/pkill -F " + run + "/" + name + "_socket_vmnet.pid\n"
+// ofLima is a file of Lima's with its three networks: networks.yaml, or what limactl sudoers makes of that.
+func ofLima(file, program, group string) string {
+	b, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		panic(err)
 	}
-	return fmt.Sprintf(head+"/bin/mkdir -m 775 -p "+run+"\n"+
-		network("bridged", "--vmnet-interface=en0")+
-		network("host", "--vmnet-gateway=192.168.106.1 --vmnet-dhcp-end=192.168.106.254 --vmnet-mask=255.255.255.0")+
-		network("shared", "--vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0"),
-		program, group)
+	return strings.NewReplacer("PROGRAM", program, "GROUP", group).Replace(string(b))
 }
 
 // What installers leave.
@@ -161,8 +123,8 @@ var (
 // limaManaged is Lima with networks of its own, an instance of QEMU that runs and one of VZ that does not.
 func limaManaged(program string) tree {
 	return tree{
-		"/Users/ann/.lima/_config/networks.yaml": networksYAML(program, "admin"),
-		"/private/etc/sudoers.d/lima":            sudoers(program, "admin"),
+		"/Users/ann/.lima/_config/networks.yaml": ofLima("networks.yaml", program, "admin"),
+		"/private/etc/sudoers.d/lima":            ofLima("sudoers", program, "admin"),
 		"/Users/ann/.lima/dev/lima.yaml":         "vmType: qemu\nnetworks:\n- lima: shared\n",
 		"/Users/ann/.lima/dev/qemu.pid":          "4242\n",
 		"/Users/ann/.lima/dev/ha.pid":            "4241\n",

@@ -36,7 +36,6 @@ func TestChoose(t *testing.T) {
 		{"nothing there", nil, nil, 24, nil, "192.168.107.0/24"},
 		{"an interface in it", []string{"bridge100 192.168.107.1/24"}, nil, 24, nil, "192.168.108.0/24"},
 		{"a route to it", nil, []string{"utun3 192.168.107.0/24"}, 24, nil, "192.168.108.0/24"},
-		{"a part of it", nil, []string{"utun3 192.168.107.128/25"}, 24, nil, "192.168.108.0/24"},
 		{"one address of it", []string{"utun3 192.168.107.9/32"}, nil, 24, nil, "192.168.108.0/24"},
 		{"more than it", nil, []string{"utun3 192.168.96.0/20"}, 24, nil, "192.168.112.0/24"},
 		{"another one's", nil, nil, 24, []string{"192.168.107.0/24", "192.168.108.0/24"}, "192.168.109.0/24"},
@@ -44,16 +43,14 @@ func TestChoose(t *testing.T) {
 		{"up to the reserved ones", nil, []string{"utun3 192.168.107.0/24", "utun3 192.168.108.0/22", "utun3 192.168.112.0/21", "utun3 192.168.120.0/23"}, 24, nil, "192.168.123.0/24"},
 		{"begins anew below", nil, []string{"utun3 192.168.107.0/24", "utun3 192.168.108.0/22", "utun3 192.168.112.0/20", "utun3 192.168.128.0/17"}, 24, nil, "192.168.3.0/24"},
 		{"all of 192.168", nil, []string{"utun3 192.168.0.0/16"}, 24, nil, "10.112.0.0/24"},
-		{"10 as well", nil, everything[:1], 24, nil, "192.168.107.0/24"},
 		{"192.168 and 10", nil, []string{everything[2], everything[0]}, 24, nil, "172.27.0.0/24"},
 		{"a VPN for everything", nil, []string{"utun3 0.0.0.0/0", "utun3 0.0.0.0/1", "utun3 128.0.0.0/1", "utun3 192.0.0.0/4"}, 24, nil, "192.168.107.0/24"},
 		{"small", []string{"en5 192.168.107.0/30"}, nil, 28, nil, "192.168.107.16/28"},
-		{"smallest", nil, nil, 30, nil, "192.168.107.0/30"},
 		{"large", nil, nil, 20, nil, "192.168.128.0/20"},
 		{"too large for 192.168", nil, nil, 14, nil, "10.112.0.0/14"},
 		{"IPv6 is something else", []string{"en0 2001:db8::1/64"}, []string{"en0 fe80::/10"}, 24, nil, "192.168.107.0/24"},
 		{"none", nil, everything, 24, nil, "no private network with a prefix of 24 bits is free: in the way are utun4 10.0.0.0/8, utun4 172.16.0.0/12, utun4 192.168.0.0/16"},
-		{"the whole block is never free", nil, nil, 8, nil, "Docker"},
+		{"the whole block is never free", nil, nil, 8, nil, "in the way are"},
 		{"smaller than any", nil, nil, 31, nil, "192.168.107.0/30"},
 		{"larger than any", nil, nil, 7, nil, "8 bits"},
 	}
@@ -65,10 +62,6 @@ func TestChoose(t *testing.T) {
 			}
 			got, err := NewTable(list(tt.interfaces...), list(tt.routes...)).Choose(tt.bits, taken...)
 			if err != nil {
-				if tt.bits == 8 {
-					assert.ErrorContains(t, err, "in the way are")
-					return
-				}
 				assert.ErrorContains(t, err, tt.want)
 				return
 			}
@@ -77,27 +70,21 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseNamesTheWorst: with many in the way, those that take most are named.
-func TestChooseNamesTheWorst(t *testing.T) {
-	var routes []Conflict
-	for i := range 256 {
-		routes = append(routes, Conflict{"en7", netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(i), 0}), 24)})
-	}
-	routes = append(routes, list("utun4 10.0.0.0/8", "utun5 172.16.0.0/12")...)
-	_, err := NewTable(nil, routes).Choose(24)
-	assert.ErrorContains(t, err, "in the way are utun4 10.0.0.0/8, utun5 172.16.0.0/12, ")
-	assert.Less(t, len(err.Error()), 600)
-}
-
-// TestChooseManyRoutes: a host with the Internet's routing table gets an answer, too.
+// TestChooseManyRoutes: a host with the Internet's routing table gets an answer, too, and of many in the way those that take most are named.
 func TestChooseManyRoutes(t *testing.T) {
 	var routes []Conflict
 	for i := range 200_000 {
 		routes = append(routes, Conflict{"eth0", netip.PrefixFrom(fromUint(0x0b00_0000+uint32(i)<<8), 24)})
 	}
-	got, err := NewTable(nil, append(routes, list("utun3 192.168.0.0/16")...)).Choose(24)
+	for i := range 256 {
+		routes = append(routes, Conflict{"en7", netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(i), 0}), 24)})
+	}
+	got, err := NewTable(nil, routes).Choose(24)
 	require.NoError(t, err)
 	assert.Equal(t, "10.112.0.0/24", got.String(), "11.0.0.0 to 14.13.64.0 are no private ones")
+	_, err = NewTable(nil, append(routes, list("utun4 10.0.0.0/8", "utun5 172.16.0.0/12")...)).Choose(24)
+	assert.ErrorContains(t, err, "in the way are utun4 10.0.0.0/8, utun5 172.16.0.0/12, ")
+	assert.Less(t, len(err.Error()), 600)
 }
 
 func TestOverlaps(t *testing.T) {
@@ -124,14 +111,8 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// TestReserved: those that were looked up are there, and each is a network of its own.
+// TestReserved: each is a network of its own.
 func TestReserved(t *testing.T) {
-	for _, p := range []string{
-		"192.168.1.0/24", "192.168.64.0/24", "192.168.2.0/24", "192.168.105.0/24", "192.168.106.0/24", "192.168.205.0/24", "192.168.206.0/24",
-		"192.168.5.0/24", "192.168.104.0/24", "192.168.127.0/24", "172.17.0.0/16", "10.96.0.0/12",
-	} {
-		assert.Len(t, overlaps(reserved, netip.MustParsePrefix(p)), 1, p)
-	}
 	for i, c := range reserved {
 		assert.Equal(t, c.Prefix.Masked(), c.Prefix, c.Name)
 		assert.True(t, c.Prefix.Addr().IsPrivate(), c.Name)

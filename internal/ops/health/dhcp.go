@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -114,11 +115,7 @@ func (v *view) inSubnet() string {
 	if !n.Subnet.IsValid() {
 		return ""
 	}
-	text := " in " + n.Subnet.String()
-	if n.Gateway.IsValid() {
-		text += ", with the gateway " + n.Gateway.String()
-	}
-	return text
+	return " in " + n.Subnet.String() + printable.Behind(", with the gateway ", printable.Valid(n.Gateway))
 }
 
 // usernetSilent: the embedded network's own server does not answer.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package health tells what goes wrong in a running daemon, in plain English and with what to do about it.
+// Package health tells how a running daemon fares: what goes wrong, in plain English and with what to do about it, and to Prometheus what
+// it counts, from the same description that GET /v1/status answers with.
 //
 // A Monitor looks at the status document when it is asked for. By itself it only looks after something has happened that
 // may be a problem: a guest began to wait for DHCP, an address was claimed. An idle daemon has no timer. For what is only told by

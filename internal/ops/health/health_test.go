@@ -34,14 +34,14 @@ type world struct {
 	log vnettest.Log
 	m   *health.Monitor
 
-	mu    sync.Mutex           // of what follows, and of Status where the Monitor looks by itself
-	waits map[uint64]time.Time // since when, by client
+	mu    sync.Mutex // of what follows, and of Status where the Monitor looks by itself
+	waits time.Time  // since when the guest of client 1 waits for DHCP
 	looks int
 }
 
 // newWorld is a daemon on the embedded network without a problem, with clients 1 … n that have been there for an hour.
 func newWorld(t *testing.T, n int, options ...func(*health.Options)) *world {
-	w := &world{waits: map[uint64]time.Time{}, Status: status.Status{
+	w := &world{Status: status.Status{
 		Now: start,
 		Daemon: status.Daemon{
 			Version: "v0.0.0-test", Socket: "/run/vm.sock", StateFile: "/state/x", MaxClients: 256, QueueSize: 2 << 20,
@@ -170,7 +170,7 @@ func TestRules(t *testing.T) {
 		code     string
 		severity string
 		clients  []uint64
-		text     []string // parts of it
+		text     []string // parts of it, where TestEveryCode does not compare the whole with the page
 		fix      []string
 		show     bool // it is the example on the page
 	}{
@@ -195,12 +195,6 @@ func TestRules(t *testing.T) {
 			show: true,
 			end:  func(w *world) { w.Clients = w.Clients[1:2] },
 			code: status.NoDHCPAnswer, severity: status.Error, clients: []uint64{1, 3},
-			text: []string{"2 clients (1, 3) ask for an address and have had no answer for 1 min", "bootpd", "firewall"},
-			fix: []string{
-				"    sudo /usr/libexec/ApplicationFirewall/socketfilterfw --add /usr/libexec/bootpd",
-				"    sudo /usr/libexec/ApplicationFirewall/socketfilterfw --unblockapp /usr/libexec/bootpd",
-				"    sudo /bin/launchctl kickstart -kp system/com.apple.bootpd",
-			},
 		},
 		{
 			name: "no DHCP answer, bridged", vmnet: true,
@@ -222,8 +216,6 @@ func TestRules(t *testing.T) {
 			},
 			end:  func(w *world) { w.Clients[0].DHCP.Waiting = 0 },
 			code: status.DHCPDisabled, severity: status.Error, clients: []uint64{1},
-			text: []string{"this network has no DHCP server: --vmnet-disable-dhcp."},
-			fix:  []string{"Start the daemon without --vmnet-disable-dhcp, or give the guest a static address in 192.168.105.0/24, with the gateway 192.168.105.1."},
 		},
 		{
 			name: "sharing service busy", vmnet: true,
@@ -233,14 +225,12 @@ func TestRules(t *testing.T) {
 			},
 			end:  func(w *world) { w.Clients[0] = client(1) },
 			code: status.SharingBusy, severity: status.Error, clients: []uint64{1},
-			text: []string{"VMNET_SHARING_SERVICE_BUSY"}, fix: []string{"Internet Sharing", "    ifconfig"},
 		},
 		{
 			name: "no interface", vmnet: true, show: true,
 			problem: func(w *world) { w.Clients[1].State, w.Clients[1].Error = status.StateStarting, "[1001] VMNET_FAILURE" },
 			end:     func(w *world) { w.Clients[1] = client(2) },
 			code:    status.NoInterface, severity: status.Error, clients: []uint64{2},
-			text: []string{"Client 2 (52:54:00:00:00:02) has no network: [1001] VMNET_FAILURE."}, fix: []string{"tried again"},
 		},
 		{
 			name: "shared interface", vmnet: true,
@@ -251,7 +241,6 @@ func TestRules(t *testing.T) {
 			},
 			end:  func(w *world) { w.Network.Vmnet.Shared = 0 },
 			code: status.SharedInterface, severity: status.Warning, clients: []uint64{1, 3},
-			text: []string{"2 clients share one vmnet interface", "VMNET_FAILURE: no more"}, fix: []string{"32 interfaces"},
 		},
 		{
 			name:    "pool filling",
@@ -273,10 +262,9 @@ func TestRules(t *testing.T) {
 			show: true,
 			end:  func(w *world) { w.Network.DHCP.Leased, w.Clients[0].DHCP.Waiting = 1, 0 },
 			code: status.PoolExhausted, severity: status.Error, clients: []uint64{1},
-			text: []string{"Client 1 (52:54:00:00:00:01) asks", "all 252 addresses from 192.168.105.2 to 192.168.105.253 are leased"}, fix: []string{"Stop guests"},
 		},
 		{
-			name:   "stalled",
+			name: "stalled", show: true,
 			before: func(w *world) { w.Clients[0].Queue = status.Queue{Bytes: 9, Stalled: 4.9} },
 			problem: func(w *world) {
 				w.Clients[0].Queue = status.Queue{Bytes: 2000, Stalled: 125}
@@ -284,12 +272,11 @@ func TestRules(t *testing.T) {
 			},
 			end:  func(w *world) { w.Clients[0].Queue = status.Queue{} },
 			code: status.StalledClient, severity: status.Warning, clients: []uint64{1},
-			text: []string{"has taken nothing for 2 min: 2000 bytes wait"}, fix: []string{"    socket_vmnet2 kick 1 /run/vm.sock", "    ps -o pid,stat,command -p 77"},
 		},
 		{
 			name: "network failed", show: true, problem: func(w *world) { w.Network.State, w.Network.Error = status.NetworkFailed, "no vmnet here" },
 			end:  func(w *world) { w.Network.State = status.NetworkRunning },
-			code: status.NetworkStart, severity: status.Error, text: []string{"The network has failed: no vmnet here."}, fix: []string{"start the daemon again"},
+			code: status.NetworkStart, severity: status.Error,
 		},
 		{
 			name: "network starting", problem: func(w *world) { w.Network.State = status.NetworkStarting },
@@ -299,7 +286,7 @@ func TestRules(t *testing.T) {
 		{
 			name: "nothing is kept", problem: func(w *world) { w.Daemon.StateFile = "" },
 			end:  func(w *world) { w.Daemon.StateFile = "/state" },
-			code: status.StateNotKept, severity: status.Notice, text: []string{"Nothing is kept"}, fix: []string{"--state-dir"},
+			code: status.StateNotKept, severity: status.Notice,
 		},
 		{
 			name: "the gateway has ended",
@@ -307,7 +294,7 @@ func TestRules(t *testing.T) {
 				w.Network.Usernet.Gateway = status.Gateway{State: "restarting", Error: "exit status 2", Restarts: 3}
 			},
 			end:  func(w *world) { w.Network.Usernet.Gateway = status.Gateway{State: "running", Restarts: 3} },
-			code: status.GatewayDown, severity: status.Error, text: []string{"gateway ended and is started again: exit status 2"}, fix: []string{"    socket_vmnet2 upgrade /run/vm.sock"},
+			code: status.GatewayDown, severity: status.Error,
 		},
 		{
 			name: "forward failed",
@@ -315,7 +302,7 @@ func TestRules(t *testing.T) {
 				w.Network.Usernet.Forwards = []status.Forward{{Proto: "tcp", Host: "127.0.0.1:8080", Guest: "192.168.105.2:80", Error: "another program uses that port"}}
 			},
 			end:  func(w *world) { w.Network.Usernet.Forwards[0].Error = "" },
-			code: status.ForwardFailed, severity: status.Error, text: []string{"tcp 127.0.0.1:8080 to 192.168.105.2:80", "another program uses that port"}, fix: []string{"    sudo lsof -nP -i TCP:8080"},
+			code: status.ForwardFailed, severity: status.Error,
 		},
 		{
 			name: "forward to no guest",
@@ -326,7 +313,7 @@ func TestRules(t *testing.T) {
 			end: func(w *world) {
 				w.Network.DHCP.Leases = []status.Lease{{IP: netip.MustParseAddr("192.168.105.4"), MAC: "x"}}
 			},
-			code: status.ForwardedUnknown, severity: status.Notice, text: []string{"leads to 192.168.105.4, an address that no guest has"}, fix: []string{"--vmnet-reserve=MAC=192.168.105.4"},
+			code: status.ForwardedUnknown, severity: status.Notice,
 		},
 	}
 	for _, tt := range tests {

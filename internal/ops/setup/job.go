@@ -72,11 +72,11 @@ type job struct {
 	err     error           // of a step
 }
 
-// Names of jobs and of interfaces, and what ExecStart= takes as it is.
+// Names of jobs and of interfaces, and what is special to systemd in a word of ExecStart= (systemd.service(5)).
 const (
 	nameRule      = `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`
 	interfaceRule = `^[A-Za-z][A-Za-z0-9]{0,14}$`
-	plainRule     = `^[A-Za-z0-9_/.:=,@+-]+$`
+	specialRule   = "[ \"'\\\\%$]|^;?$"
 )
 
 // fits tells whether s is as a rule has it. The daemon is the same program and does not wait for rules to be compiled.
@@ -116,11 +116,8 @@ func NewJob(sys *system, o JobOptions) (*job, error) {
 	if !o.Installing {
 		return j, nil
 	}
-	switch {
-	case !filepath.IsAbs(o.Prefix):
+	if !filepath.IsAbs(o.Prefix) {
 		return nil, fmt.Errorf("--prefix=%s is no absolute path", o.Prefix)
-	case sys.GOOS != "darwin" && strings.ContainsAny(j.Program, "\"'\\"):
-		return nil, fmt.Errorf("--prefix=%s: systemd takes no program with a quotation mark or a backslash in its path", o.Prefix)
 	}
 	return j, j.arguments(suffix)
 }
@@ -159,6 +156,11 @@ func (j *job) arguments(suffix string) error {
 	cfg, err := j.parse()
 	if err != nil {
 		return err
+	}
+	for _, word := range append([]string{j.Program}, j.Args...) {
+		if j.GOOS != "darwin" && fits(specialRule, word) {
+			return fmt.Errorf("%q: systemd cannot have this in a unit as it is; want no blank, quotation mark, backslash, %% or $ in it", word)
+		}
 	}
 	switch {
 	case j.JobOptions.Name == "" && string(cfg.Mode) != j.Network:

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"howett.net/plist"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 )
 
@@ -35,16 +36,14 @@ func TestBadOptions(t *testing.T) {
 		"interface of no bridge":       {darwin(), JobOptions{Interface: "en0"}, "--interface=en0 is for --network=bridged"},
 		"interface that is a path":     {darwin(), JobOptions{Network: "bridged", Interface: "../en0"}, "is no name of an interface"},
 		"name with a slash":            {darwin(), JobOptions{Name: "a/b"}, "--name=a/b cannot be the name of a job"},
-		"name of an option":            {linux(), JobOptions{Name: "-x"}, "cannot be the name"},
 		"name that is too long":        {linux(), JobOptions{Name: strings.Repeat("a", 65)}, "cannot be the name"},
 		"name of a network":            {darwin(), JobOptions{Name: "host"}, "--name=host is taken"},
 		"name without options":         {darwin(), JobOptions{Name: "lab"}, "--name=lab needs the daemon's options"},
 		"relative prefix":              {darwin(), JobOptions{Prefix: "opt"}, "--prefix=opt is no absolute path"},
-		"prefix with a quote":          {linux(), JobOptions{Prefix: `/opt/"a"`}, "systemd takes no program with a quotation mark"},
-		"prefix with a line feed":      {darwin(), JobOptions{Prefix: "/opt/a\n"}, "has a control character"},
-		"no socket":                    {darwin(), daemon("--vmnet-gateway=192.168.105.1"), "need one SOCKET"},
+		"prefix with a blank":          {linux(), JobOptions{Prefix: `/opt/a b`}, `"/opt/a b/bin/socket_vmnet2": systemd cannot have this in a unit as it is`},
+		"socket with a percent sign":   {linux(), daemon("/run/socket_vmnet2/a%n"), `"/run/socket_vmnet2/a%n": systemd cannot have`},
+		"empty option on Linux":        {linux(), daemon("--pidfile", "", "/run/socket_vmnet2/a"), `"": systemd cannot have`},
 		"two sockets":                  {darwin(), daemon("/a", "/b"), "need one SOCKET"},
-		"socket of the name none":      {darwin(), daemon("none"), "SOCKET (none) is no absolute path"},
 		"relative pidfile":             {darwin(), daemon("--pidfile=a", "/b"), "--pidfile (a) is no absolute path"},
 		"unknown option":               {darwin(), daemon("--vmnet-gatewai=1.2.3.4", "/a"), "the daemon's options behind --: "},
 		"help":                         {darwin(), daemon("--help"), "only print something"},
@@ -92,7 +91,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// nasty are what shells, XML, units and templates find special.
+// nasty are what shells, XML and templates find special.
 var nasty = []string{
 	"/a b", "/a%n", "/%%", "/$HOME", "/${HOME}", "/$$", "/a&b", "/<a>", `/"a"`, `/a'b'`, `/a\x20b`, `/\`, "/{{Name}}", "/{{", "/{{{", "/;", "/a;b", "/é", "/#a", "/--", "/]]>",
 }
@@ -103,20 +102,23 @@ func TestEscapes(t *testing.T) {
 	j.Socket = j.Args[len(j.Args)-1]
 	want := j.Args
 
-	text := j.text("x.plist")
-	var job struct {
-		ProgramArguments []string
-		StandardOutPath  string
+	for _, j.JobOptions = range []JobOptions{{}, {Activated: true}, {Activated: true, User: true}} {
+		text := j.text("x.plist")
+		var job struct {
+			ProgramArguments []string
+			StandardOutPath  string
+			Sockets          map[string]struct{ SockPathName string }
+		}
+		_, err := plist.Unmarshal([]byte(text), &job)
+		require.NoError(t, err)
+		assert.Equal(t, append([]string{j.Program}, want...), job.ProgramArguments)
+		assert.Equal(t, j.LogDir+"/stdout", job.StandardOutPath)
+		assert.Equal(t, want, find.Command("x.plist", text, "")[1:])
+		require.NoError(t, xml.Unmarshal([]byte(text), new(struct{})), "comments, too")
+		if j.Activated {
+			assert.Equal(t, j.Socket, job.Sockets[inherit.Stream].SockPathName)
+		}
 	}
-	_, err := plist.Unmarshal([]byte(text), &job)
-	require.NoError(t, err)
-	assert.Equal(t, append([]string{j.Program}, want...), job.ProgramArguments)
-	assert.Equal(t, j.LogDir+"/stdout", job.StandardOutPath)
-	assert.Equal(t, want, find.Command("x.plist", text, "")[1:])
-	require.NoError(t, xml.Unmarshal([]byte(text), new(struct{})))
-
-	text = j.text("x.service")
-	assert.Equal(t, want, find.Command("x.service", text, "/run/user/7")[1:])
 }
 
 // TestWithoutSystemd: there are its programs, and something else is process 1.

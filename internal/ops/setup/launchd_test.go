@@ -141,16 +141,15 @@ func (m *mac) do(want, verb string, o JobOptions) {
 	m.t.Helper()
 	before := filesBelow(m.t, m.sys.Root)
 	m.calls = nil
-	out, err := m.service(verb, o, true)
+	dry, err := m.service(verb, o, true)
 	require.NoError(m.t, err)
 	assert.Empty(m.t, m.calls)
 	assert.Equal(m.t, before, filesBelow(m.t, m.sys.Root))
-	dry := parseDry(m.t, out)
 
-	out, err = m.service(verb, o, false)
+	out, err := m.service(verb, o, false)
 	require.NoError(m.t, err)
 	assert.Contains(m.t, out, want)
-	dry.happened(m.t, m.sys.Root, m.sys.Root, before, m.calls)
+	happened(m.t, dry, m.sys.Root, m.sys.Root, before, m.calls)
 }
 
 func (m *mac) status(code int, want string, o JobOptions) {
@@ -257,8 +256,6 @@ func TestLaunchdRefusals(t *testing.T) {
 		}, JobOptions{Prefix: "/opt/link"}, "/opt/link is a symbolic link"},
 		"Lima's job":      {func(m *mac) { m.foreign("io.github.lima-vm.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, `the job io.github.lima-vm.socket_vmnet serves /var/run/socket_vmnet: stop it first, with "sudo launchctl bootout system/io.github.lima-vm.socket_vmnet"`},
 		"Homebrew's job":  {func(m *mac) { m.foreign("homebrew.mxcl.socket_vmnet", "/var/run/./socket_vmnet") }, JobOptions{}, "sudo /opt/homebrew/bin/brew services stop socket_vmnet"},
-		"MacPorts' job":   {func(m *mac) { m.foreign("org.macports.socket_vmnet", "/var/run/socket_vmnet") }, JobOptions{}, "sudo /opt/local/bin/port unload socket_vmnet"},
-		"a job of ours":   {func(m *mac) { m.foreign("io.github.socket-vmnet2.lab", "/var/run/socket_vmnet") }, JobOptions{}, "the job io.github.socket-vmnet2.lab serves"},
 		"another program": {func(m *mac) { m.served["/var/run/socket_vmnet"] = true }, JobOptions{}, "something serves /var/run/socket_vmnet already"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -330,52 +327,42 @@ func TestForeignJobs(t *testing.T) {
 	m.do("is installed", "install", JobOptions{})
 }
 
-// A shown is what a dry run prints.
-type shown struct {
-	written  map[string]string
-	removed  []string
-	commands []string
-}
-
-func parseDry(t *testing.T, out string) shown {
+// happened looks whether a change did what its dry run has shown, and nothing else: with the files below dir, which were before, and by
+// commands. root is in front of paths.
+func happened(t *testing.T, dry, root, dir string, before map[string]string, commands []string) {
 	t.Helper()
-	s := shown{written: map[string]string{}}
-	file := ""
-	for line := range strings.Lines(out) {
-		line = strings.TrimSuffix(line, "\n")
-		switch word, rest, _ := strings.Cut(line, " "); word {
-		case "write":
-			file = strings.TrimSuffix(rest, ", mode 0644:")
-			s.written[file] = ""
-		case "|":
-			s.written[file] += rest + "\n"
+	var ran []string
+	steps := 0
+	for line := range strings.Lines(dry) {
+		switch word, rest, _ := strings.Cut(strings.TrimSpace(line), " "); word {
 		case "run":
-			s.commands = append(s.commands, rest)
-		case "remove":
-			s.removed = append(s.removed, rest)
-		case "make":
+			ran = append(ran, strings.ReplaceAll(rest, "'", "")) // what was called has no quotation
+		case "write", "remove":
+			steps++
+		case "|", "make":
 		default:
 			assert.Contains(t, line, "there is nothing to do", "a dry run prints what it would do")
 		}
 	}
-	return s
-}
-
-// happened looks whether a change did what its dry run has shown, and nothing else: with the files below dir, which were before, and by
-// commands.
-func (s shown) happened(t *testing.T, root, dir string, before map[string]string, commands []string) {
-	t.Helper()
-	assert.Equal(t, s.commands, commands)
-	for _, file := range s.removed {
-		delete(before, root+file)
-	}
-	for file, text := range s.written {
-		before[root+file] = text
-		fi, err := os.Stat(root + file)
+	assert.Equal(t, ran, commands)
+	after := filesBelow(t, dir)
+	for path, text := range after {
+		if before[path] == text {
+			continue
+		}
+		steps--
+		assert.Contains(t, dry, "write "+strings.TrimPrefix(path, root)+", mode 0644:\n| "+strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n| ")+"\n")
+		fi, err := os.Stat(path)
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o644), fi.Mode(), "launchd loads no job that a group can write to")
 	}
-	assert.Equal(t, before, filesBelow(t, dir))
+	for path := range before {
+		if _, stays := after[path]; !stays {
+			steps--
+			assert.Contains(t, dry, "remove "+strings.TrimPrefix(path, root)+"\n")
+		}
+	}
+	assert.Zero(t, steps, "%s", dry)
 }
 
 // filesBelow is every file below dir, with what is in it.

@@ -65,7 +65,6 @@ func TestRefusals(t *testing.T) {
 			},
 			"differ, but are one program under two names",
 		},
-		"no such directory to take them from": {func(_ stage, _ string, o *Options) error { o.From += "/none"; return nil }, "/none has neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, from := newStage(t), sourceOf(t, "v1.0")
@@ -160,17 +159,10 @@ func TestSourceInPrefix(t *testing.T) {
 
 // Only root changes the real prefix.
 func TestNotRoot(t *testing.T) {
-	o := Options{Prefix: "/opt/socket_vmnet"}
 	if os.Geteuid() == 0 {
-		o.Root = "/" // is the same as none
-		o.DryRun = true
-		p, err := o.place()
-		if err == nil {
-			assert.Empty(t, p.root)
-		}
 		return
 	}
-	_, err := o.place()
+	_, err := Options{}.place()
 	require.Error(t, err)
 	if !strings.Contains(err.Error(), "is not safe") { // on a machine with a prefix of the user's
 		assert.EqualError(t, err, "only root can change /opt/socket_vmnet: use sudo")

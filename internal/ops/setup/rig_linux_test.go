@@ -3,6 +3,7 @@
 package setup
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // insideVariable is set in a test that runs in the rig.
@@ -100,12 +103,8 @@ var program = sync.OnceValues(func() (path string, err error) {
 	if built, err = os.MkdirTemp("", "service-build-"); err != nil {
 		return "", err
 	}
-	c := exec.Command("go", "build", "-o", built+"/socket_vmnet2", "../../../cmd/socket_vmnet2")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return built + "/socket_vmnet2", nil
+	path = built + "/socket_vmnet2"
+	return path, lab.BuildGo(context.Background(), "./cmd/socket_vmnet2", path)
 })
 
 func copyTo(t *testing.T, from, to string) {
@@ -113,14 +112,4 @@ func copyTo(t *testing.T, from, to string) {
 	b, err := os.ReadFile(from)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(to, b, 0o755))
-}
-
-// eventually waits for something in the rig.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not within " + patience.String() + ": " + what)
-		}
-	}
 }

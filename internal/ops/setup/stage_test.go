@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,7 +109,7 @@ func (s stage) options(from string) Options {
 // A tree is what is below a root: a line for each path.
 type tree map[string]string
 
-// tree looks at everything.
+// tree looks at everything. A file is the same one only: it may be known under other names, too, and a daemon may run from it.
 func (s stage) tree() tree {
 	s.t.Helper()
 	all := tree{}
@@ -127,7 +128,7 @@ func (s stage) tree() tree {
 		case 0:
 			b, err := os.ReadFile(path)
 			require.NoError(s.t, err)
-			line += fmt.Sprintf(" %d %x", fi.ModTime().UnixNano(), sha256.Sum256(b))
+			line += fmt.Sprintf(" %d %x file %d", fi.ModTime().UnixNano(), sha256.Sum256(b), fi.Sys().(*syscall.Stat_t).Ino)
 		case fs.ModeSymlink:
 			target, err := os.Readlink(path)
 			require.NoError(s.t, err)
@@ -139,10 +140,12 @@ func (s stage) tree() tree {
 	return all
 }
 
-// timeless is a tree without the times of what is new in every installation.
+// timeless is a tree without the times of what is new in every installation, and without which file it is.
 func (t tree) timeless() tree {
 	t = maps.Clone(t)
 	for path, line := range t {
+		line, _, _ = strings.Cut(line, " file ")
+		t[path] = line
 		f := strings.Fields(line)
 		switch {
 		case strings.HasSuffix(path, manifestFile):

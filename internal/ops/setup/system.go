@@ -179,8 +179,9 @@ func (j *job) text(path string) string {
 	if err != nil {
 		panic(err)
 	}
-	// Nothing is quoted in settings of units.
-	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", execStart(j), "{{socket}}", j.inRuntime(j.Socket, escapePercent))
+	socket := j.inRuntime(j.Socket) // which is the last of the arguments
+	command := strings.Join(append(append([]string{j.Program}, j.Args[:len(j.Args)-1]...), socket), " ")
+	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", command, "{{socket}}", socket)
 	if kind == "plist" {
 		put = strings.NewReplacer("{{name}}", xmlText(j.Name), "{{socket}}", xmlText(j.Socket), "{{log}}", xmlText(j.LogDir+"/"+j.LogName),
 			"{{command}}", xmlText(append([]string{j.Program}, j.Args...)...))
@@ -212,36 +213,11 @@ func xmlText(texts ...string) string {
 	return b.String()
 }
 
-// execStart is the command line of j as ExecStart= has it. "%" begins a specifier everywhere, "$" a variable in the arguments
-// only.
-func execStart(j *job) string {
-	words := []string{quoteUnit(escapePercent(j.Program))}
-	argument := func(s string) string { return quoteUnit(strings.ReplaceAll(escapePercent(s), "$", "$$")) }
-	for i, a := range j.Args {
-		if i == len(j.Args)-1 {
-			words = append(words, j.inRuntime(a, argument))
-		} else {
-			words = append(words, argument(a))
-		}
+// inRuntime writes the user's runtime directory as %t, so that the unit is the same for all users. NewJob has refused what is special in
+// a unit.
+func (j *job) inRuntime(path string) string {
+	if rest, ok := strings.CutPrefix(path, j.Runtime+"/"); ok && j.Runtime != "" {
+		return "%t/" + rest
 	}
-	return strings.Join(words, " ")
-}
-
-func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
-
-// inRuntime writes the user's runtime directory as %t, so that the unit is the same for all users.
-func (j *job) inRuntime(path string, escape func(string) string) string {
-	rest, ok := strings.CutPrefix(path, j.Runtime+"/")
-	if j.Runtime == "" || !ok || !fits(plainRule, rest) {
-		return escape(path)
-	}
-	return "%t/" + rest
-}
-
-// quoteUnit makes one word of s, which is escaped already as far as "%" and "$" go.
-func quoteUnit(s string) string {
-	if fits(plainRule, strings.NewReplacer("%", "", "$", "").Replace(s)) {
-		return s
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+	return path
 }

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics tells Prometheus what a daemon counts, from the same description that GET /v1/status answers with.
-//
-// Directions are the guests', as in node_exporter inside one: receive is what went to a guest, transmit is what it sent. So status's
-// "to client" is receive here, and its "to net" is transmit.
-//
-// The number of series is bounded whatever clients do: maxClients clients have series of their own, and what they call themselves
-// changes no label after it was seen first.
-package metrics
+package health
 
 import (
 	"cmp"
@@ -36,41 +29,35 @@ const maxClients = 256
 // maxScrapes is how many may run at once. More are answered with 503.
 const maxScrapes = 8
 
-// Handler answers with all metrics of the daemon that describe describes, and those of the process. Several may ask at once.
-func Handler(describe func() status.Status, log *slog.Logger) http.Handler {
+// Metrics answers Prometheus with what the daemon that describe describes counts, and with what is known of the process. Several may
+// ask at once.
+//
+// Directions are the guests', as in node_exporter inside one: receive is what went to a guest, transmit is what it sent. So status's
+// "to client" is receive here, and its "to net" is transmit. The number of series is bounded whatever clients do: maxClients clients have
+// series of their own, and what they call themselves changes no label after it was seen first.
+func Metrics(describe func() status.Status, log *slog.Logger) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(newCollector(describe), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{
-		ErrorLog: errorLog{log}, ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes,
 	})
-}
-
-// errorLog is what promhttp tells errors to.
-type errorLog struct{ log *slog.Logger }
-
-// Println implements promhttp.Logger.
-func (l errorLog) Println(v ...any) {
-	if l.log != nil {
-		l.log.Debug("metrics cannot be given", "error", fmt.Sprint(v...))
-	}
 }
 
 // A collector makes metrics of a description.
 type collector struct {
 	describe func() status.Status
 	descs    map[string]*prometheus.Desc // by the family's name
-	limit    int                         // maxClients; tests have less
 
-	mu    sync.Mutex
-	names map[uint64]names // of the clients with series of their own, from one scrape to the next
+	mu     sync.Mutex
+	labels map[uint64]labels // of the clients with series of their own, from one scrape to the next
 }
 
-// names are the labels of a client. Once they are not empty they stay, since each new value is a new series.
-type names struct{ name, mac string }
+// labels are those of a client. Once they are not empty they stay, since each new value is a new series.
+type labels struct{ name, mac string }
 
 func newCollector(describe func() status.Status) *collector {
-	c := &collector{describe: describe, limit: maxClients, descs: map[string]*prometheus.Desc{}}
+	c := &collector{describe: describe, descs: map[string]*prometheus.Desc{}}
 	for _, f := range families {
 		c.descs[f.name] = prometheus.NewDesc(prefix+f.name, f.help, f.labels, nil)
 	}
@@ -90,31 +77,31 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	o.status(&s)
 	o.network(&s.Network)
 	own := slices.SortedFunc(slices.Values(s.Clients), func(a, b status.Client) int { return cmp.Compare(a.ID, b.ID) })
-	own = own[:min(len(own), c.limit)]
+	own = own[:min(len(own), maxClients)]
 	for i, n := range c.called(own) {
 		o.client(&own[i], strconv.FormatUint(own[i].ID, 10), n.name, n.mac)
 	}
 }
 
 // called is what the clients that have series of their own are called.
-func (c *collector) called(own []status.Client) []names {
+func (c *collector) called(own []status.Client) []labels {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known, all := c.names, make([]names, len(own))
-	c.names = make(map[uint64]names, len(own))
+	known, all := c.labels, make([]labels, len(own))
+	c.labels = make(map[uint64]labels, len(own))
 	for i := range own {
 		x, n := &own[i], known[own[i].ID]
-		all[i] = names{cmp.Or(n.name, clean(x.Name), clean(x.Hostname)), cmp.Or(n.mac, clean(x.MAC))}
-		c.names[x.ID] = all[i]
+		all[i] = labels{cmp.Or(n.name, clean(x.Name), clean(x.Hostname)), cmp.Or(n.mac, clean(x.MAC))}
+		c.labels[x.ID] = all[i]
 	}
 	return all
 }
 
-// Path is where the metrics are.
-const Path = "/metrics"
+// MetricsPath is where the metrics are.
+const MetricsPath = "/metrics"
 
-// Listen takes the port.
-func Listen(at netip.AddrPort) (*net.TCPListener, error) {
+// ListenMetrics takes the port.
+func ListenMetrics(at netip.AddrPort) (*net.TCPListener, error) {
 	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err == nil {
 		return ln, nil
@@ -131,13 +118,13 @@ func Listen(at netip.AddrPort) (*net.TCPListener, error) {
 	return nil, fmt.Errorf("listen for metrics at %s: %s%w", at, why, err)
 }
 
-// Alone has the metrics, which h answers with, be all that there is at a port: a program that connects to it can read and change nothing
+// MetricsAlone has the metrics, which h answers with, be all that there is at a port: a program that connects to it can read and change nothing
 // else. With anyHost it is not looked at what name it is asked by.
-func Alone(h http.Handler, anyHost bool) http.Handler {
+func MetricsAlone(h http.Handler, anyHost bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+Path, h)
+	mux.Handle("GET "+MetricsPath, h)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "there is only "+Path+" here", http.StatusNotFound)
+		http.Error(w, "there is only "+MetricsPath+" here", http.StatusNotFound)
 	})
 	if anyHost {
 		return mux

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package health
 
 import (
 	"slices"
@@ -129,14 +129,7 @@ func (o output) status(s *status.Status) {
 	put(o, "captures", d.Captures.Running)
 	put(o, "captures_started_total", d.Captures.Started)
 	put(o, "captures_stalled_total", d.Captures.Stalled)
-	subnet, gateway := "", ""
-	if n.Subnet.IsValid() {
-		subnet = n.Subnet.String()
-	}
-	if n.Gateway.IsValid() {
-		gateway = n.Gateway.String()
-	}
-	put(o, "network_info", 1, n.Backend, n.Mode, subnet, gateway, d.Socket)
+	put(o, "network_info", 1, n.Backend, n.Mode, printable.Valid(n.Subnet), printable.Valid(n.Gateway), d.Socket)
 	put(o, "network_up", map[bool]int{true: 1}[n.State == status.NetworkRunning])
 	put(o, "clients", len(s.Clients))
 	put(o, "clients_limit", d.MaxClients)

