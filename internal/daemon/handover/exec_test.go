@@ -239,6 +239,7 @@ func TestExecRefuses(t *testing.T) {
 	a, b, err := os.Pipe()
 	require.NoError(t, err)
 	defer b.Close()
+	free := int(a.Fd())
 	require.NoError(t, a.Close())
 	for _, c := range []struct {
 		name  string
@@ -247,6 +248,7 @@ func TestExecRefuses(t *testing.T) {
 		want  string
 	}{
 		{"number that is not open", func() *Out { o := &Out{}; o.FD(987654); return o }, nil, "hand over descriptor 987654: bad file descriptor"},
+		{"number that the manifest gets", func() *Out { o := &Out{}; o.FD(free); return o }, nil, "hand over descriptor " + strconv.Itoa(free)},
 		{"stderr", func() *Out { o := &Out{}; o.FD(2); return o }, nil, "descriptor 2 is always inherited"},
 		{"closed file", func() *Out { o := &Out{}; o.Conn(a); return o }, nil, "hand over a descriptor: use of closed file"},
 		{"no JSON", func() *Out { return &Out{} }, func() {}, "write the manifest: json: unsupported type"},
@@ -429,7 +431,7 @@ func TestInheritedRefuses(t *testing.T) {
 	}
 	cases := []test{
 		{"no number", func(*testing.T) string { return "x" }, `SOCKET_VMNET2_HANDOFF="x" is no descriptor's number`},
-		{"stdin", func(*testing.T) string { return "0" }, "is no descriptor's number"},
+		{"stderr", func(*testing.T) string { return "2" }, "is no descriptor's number"},
 		{"not open", func(*testing.T) string { return "987654" }, "bad file descriptor"},
 		{"pipe", func(t *testing.T) string {
 			a, b, err := os.Pipe()
@@ -458,6 +460,7 @@ func TestInheritedRefuses(t *testing.T) {
 		{"no JSON", func(t *testing.T) string { return strconv.Itoa(manifestFile(t, []byte("x"))) }, "read the manifest: invalid character"},
 		{"another version", with(func(m *manifest) { m.Version = 1 }), "the manifest has version 1, this program reads version 3"},
 		{"another process", with(func(m *manifest) { m.PID = 1 }), "the manifest is for process 1, this is process "},
+		{"stderr listed", with(func(m *manifest) { m.FDs = []int{2} }), "descriptor 2, which cannot be or is there twice"},
 		{"descriptor twice", with(func(m *manifest) { m.FDs = []int{7, 7} }), "descriptor 7, which cannot be or is there twice"},
 		{"itself", func(t *testing.T) string {
 			// The number of the next descriptor is known: it has just been free.
@@ -509,6 +512,17 @@ func TestInheritedRefuses(t *testing.T) {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		assert.Equal(t, unix.EBADF, err, "it is closed")
 	})
+}
+
+// TestSocketOfAnotherKind is an error, and not a socket that is nil.
+func TestSocketOfAnotherKind(t *testing.T) {
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	defer c.Close()
+	fd, err := unix.Dup((&Out{}).Conn(c))
+	require.NoError(t, err)
+	_, err = Socket[*net.UnixConn](&In{left: map[int]bool{fd: true}}, fd)
+	require.ErrorContains(t, err, "it is no *net.UnixConn")
 }
 
 // FuzzDecode: no content makes it panic or lists a descriptor that cannot be.
