@@ -83,8 +83,8 @@ func (m *messages) call(f uintptr, fd, first, end int) (int, error) {
 	return msghdr(f, m.args[:])
 }
 
-// free gives the memory back. It is idempotent.
-func (m *messages) free() error {
+// Free gives the memory back; no message may be in use any more. It is idempotent.
+func (m *messages) Free() error {
 	if m.mem == nil {
 		return nil
 	}
@@ -145,12 +145,6 @@ func (s *Sender) Reset() {
 	s.n, s.sent = 0, 0
 }
 
-// Free gives the memory back. It is idempotent.
-func (s *Sender) Free() error {
-	s.Reset()
-	return s.free()
-}
-
 // A Receiver receives datagrams with recvmsg_x into slots of its own. One goroutine at a time uses it.
 type Receiver struct {
 	messages
@@ -191,6 +185,3 @@ func (r *Receiver) Message(i int) []byte {
 // Slots is the memory of all messages: message i is what it holds from i*(head+size) on. It is the caller's between two
 // Receives, so that messages can be moved together.
 func (r *Receiver) Slots() []byte { return r.data }
-
-// Free gives the memory back; no message may be in use any more. It is idempotent.
-func (r *Receiver) Free() error { return r.free() }

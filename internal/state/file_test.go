@@ -118,6 +118,7 @@ func TestIgnored(t *testing.T) {
 		"multicast IP":      {"192.168.105.2", "224.0.0.1"},
 		"IP twice":          {"192.168.105.2", "192.168.105.3"},
 		"bad time":          {"2026-01-02T03:04:05Z", "yesterday"},
+		"year 10000":        {"2026-01-02T03:04:05Z", "9999-12-31T23:59:59-01:00"},
 		"bad name":          {"alpine-2", "a.b"},
 		"name in capitals":  {"alpine-2", "Alpine-2"},
 		"bad host name":     {"alpine", `a\nERROR| b`},

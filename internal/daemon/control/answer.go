@@ -13,7 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // writeTime is how long the rest of an answer may take to write. It is small, so only a client that does not read takes any.
@@ -126,15 +127,5 @@ func decode(b []byte, v any) error {
 	return fmt.Errorf("the body is no such JSON object, at byte %d: %s", d.InputOffset(), clip(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
-// clip shortens what a client sent, for a message to it.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > most-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.ToValidUTF8(s[:n], "�") + "…"
-}
+// clip is what a client sent for a message to it.
+func clip(s string) string { return printable.Line(s, 200) }

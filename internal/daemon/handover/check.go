@@ -25,11 +25,9 @@ const (
 	CheckArgument = "--upgrade-check"
 	// checkName is the name under which the program is called for that: the new one, which has options of its own.
 	checkName = "socket_vmnet2"
-	// CheckTime is how long that may take.
-	CheckTime = 2 * time.Second
-	// checkTries is how often a program is tried that takes longer. The first time it comes from the disk, and macOS looks at a
-	// program that was never started there before it lets it run.
-	checkTries = 2
+	// CheckTime is how long that may take. The first time a program comes from the disk, and macOS looks at one that was never started
+	// there before it lets it run.
+	CheckTime = 4 * time.Second
 
 	// maxOutput of the child in bytes, for each of stdout and stderr. More is read and thrown away.
 	maxOutput = 64 << 10
@@ -57,20 +55,9 @@ type answer struct {
 }
 
 // Check runs b as a child that only checks, and returns the version it says it has. The child has a process group of its
-// own, an empty environment, no descriptors but stdin, stdout and stderr, and is killed when the time is over; then it has a
-// second try. A *Refusal says why b will not do.
+// own, an empty environment, no descriptors but stdin, stdout and stderr, and is killed when the time is over. A *Refusal says why b will
+// not do.
 func Check(ctx context.Context, b *binary, q Question, limit time.Duration) (version string, err error) {
-	for range checkTries {
-		version, err = check(ctx, b, q, limit)
-		if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != CodeSlow {
-			break
-		}
-	}
-	return version, err
-}
-
-// check tries once.
-func check(ctx context.Context, b *binary, q Question, limit time.Duration) (version string, err error) {
 	q.Manifest, q.Nonce = manifestVersion, rand.Text()
 	in, err := json.Marshal(q)
 	if err != nil {
@@ -90,7 +77,7 @@ func check(ctx context.Context, b *binary, q Question, limit time.Duration) (ver
 	case ctx.Err() != nil:
 		return "", refusef(CodeStopping, "the daemon is being stopped: %w", ctx.Err())
 	case limited.Err() != nil:
-		return "", refusef(CodeSlow, "the new program %s did not answer within %v, twice%s", b.Path, limit, stderr.quote())
+		return "", refusef(CodeSlow, "the new program %s did not answer within %v%s", b.Path, limit, stderr.quote())
 	case err != nil:
 		return "", refusef(CodeCheck, "the new program %s refuses to take over, or cannot: %w%s", b.Path, err, stderr.quote())
 	}

@@ -23,7 +23,7 @@ import (
 
 // behaviour is what newProgram reads beside itself: its environment is empty.
 type behaviour struct {
-	Crash, Hang, HangOnce, Orphan, Silent, Flood, Wrong bool
+	Crash, Hang, Orphan, Silent, Flood, Wrong bool
 
 	State string // the only content it can read
 	Argv  string // what it does not understand
@@ -42,7 +42,7 @@ func newProgram() int {
 	switch {
 	case b.Crash:
 		panic("it crashes\x1b[31m\n\tbadly")
-	case b.HangOnce && os.Mkdir(self+".hung", 0o700) == nil, b.Hang:
+	case b.Hang:
 		fmt.Fprintln(os.Stderr, "hanging")
 		time.Sleep(time.Hour)
 	case b.Silent:
@@ -174,8 +174,7 @@ func TestCheck(t *testing.T) {
 		{"no answer", behaviour{Silent: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
 		{"wrong proof", behaviour{Wrong: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
 		{"flood", behaviour{Flood: true}, Question{}, 0, CodeCheck, "is not a program that can take over"},
-		{"hangs once", behaviour{HangOnce: true}, Question{}, 2 * time.Second, "", ""},
-		{"hangs", behaviour{Hang: true}, Question{}, 300 * time.Millisecond, CodeSlow, "did not answer within 300ms, twice"},
+		{"hangs", behaviour{Hang: true}, Question{}, 300 * time.Millisecond, CodeSlow, "did not answer within 300ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bin := program(t, c.is)
