@@ -5,7 +5,6 @@
 package darwinapi
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"unsafe"
@@ -71,11 +70,8 @@ func (m *messages) ready(i int, base unsafe.Pointer, size int) {
 	m.hdr[i] = msghdrX{iov: uint64(uintptr(unsafe.Pointer(&m.iov[i]))), iovLen: 1}
 }
 
-// call passes the messages from first up to end to f, which never waits.
+// call passes the messages from first up to end to f, which is there (Available) and never waits.
 func (m *messages) call(f uintptr, fd, first, end int) (int, error) {
-	if f == 0 {
-		return 0, errors.ErrUnsupported
-	}
 	if first == end {
 		return 0, nil
 	}

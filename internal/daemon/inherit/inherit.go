@@ -123,9 +123,9 @@ func (s *Given) add(g descriptor, o Options) error {
 	f := os.NewFile(uintptr(g.fd), g.from)
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	if role == Dgram {
-		s.Datagram, err = hostfs.Datagram(f)
+		s.Datagram, err = hostfs.Socket[*net.UnixConn](f)
 	} else {
-		s.Listeners[role], err = hostfs.Listener(f)
+		s.Listeners[role], err = hostfs.Socket[*net.UnixListener](f)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: use the socket: %w", g.from, err)
