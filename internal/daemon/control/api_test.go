@@ -3,6 +3,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -343,7 +344,7 @@ func FuzzBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var l Level
-		if err := decode(b, &l); err != nil {
+		if err := decode(bytes.NewReader(b), &l); err != nil {
 			out, merr := json.Marshal(errorBody{badRequest("bad_json", "%v", err)})
 			require.NoError(t, merr)
 			assert.Less(t, len(out), 4096)

@@ -33,8 +33,6 @@ const (
 	maxOutput = 64 << 10
 	// tail of stderr in bytes that goes into the error's text.
 	tail = 600
-	// maxQuestion in bytes: the state has 4 MiB at most, and grows as base64.
-	maxQuestion = 16 << 20
 )
 
 // A Question is what the new program has to understand. It gets it on stdin.
@@ -124,19 +122,9 @@ var errNoQuestion = errors.New("read what to check: no question was asked; the o
 // version, to out. An error, as understands may return one, means that this program cannot take over; the caller says why on stderr and
 // exits with 1.
 func Answer(in io.Reader, out io.Writer, version string, understands func(*Question) error) error {
-	b, err := io.ReadAll(io.LimitReader(in, maxQuestion+1))
 	var q Question
-	switch {
-	case err != nil:
-	case len(b) > maxQuestion:
-		err = fmt.Errorf("more than %d bytes", maxQuestion)
-	case len(bytes.TrimSpace(b)) == 0:
-		return errNoQuestion
-	default:
-		err = json.Unmarshal(b, &q)
-	}
-	switch {
-	case err != nil:
+	switch err := json.NewDecoder(in).Decode(&q); {
+	case err != nil && !errors.Is(err, io.EOF):
 		return fmt.Errorf("read what to check: %w", err)
 	case q.Nonce == "":
 		return errNoQuestion

@@ -248,10 +248,10 @@ func TestAnswerRefuses(t *testing.T) {
 	}{
 		{"nothing", nil, "", "no question was asked"},
 		{"no JSON", nil, "x", "invalid character"},
+		{"cut", nil, "{", "unexpected EOF"},
 		{"no nonce", func(q *Question) { q.Nonce = "" }, "", "no question was asked"},
 		{"another manifest", func(q *Question) { q.Manifest = 1 }, "", "version 1 of the manifest, this program reads version 3: stop and start it"},
 		{"no argv", func(q *Question) { q.Argv = nil }, "", "no command line"},
-		{"too long", nil, strings.Repeat("x", maxQuestion+1), "more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			raw := c.raw
