@@ -127,8 +127,10 @@ func TestClientsBeforeTheNetwork(t *testing.T) {
 		return len(clients) == 2 && totals.Link.ToNetBytes > uint64(len(big))*9/10
 	}, patience, time.Millisecond)
 	assert.NoFileExists(t, d.cfg.Pidfile)
+	assert.Zero(t, d.networkInfo())
 	close(gate)
 	asking.Wait()
+	assert.Equal(t, "usernet", d.networkInfo().Backend)
 	require.Eventually(t, func() bool { _, err := os.Stat(d.cfg.Pidfile); return err == nil }, patience, time.Millisecond)
 	_, err = vnettest.Dial(t, d.cfg.SocketPath, fakeguest.Options{}).Configure()
 	require.NoError(t, err, "served")
