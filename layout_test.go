@@ -82,7 +82,7 @@ var imports = map[string][]string{
 		"internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture", "internal/perclient/dgram",
 		"internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state", "internal/status",
 	},
-	"internal/daemon/control":  {"internal/hostfs", "internal/status"},
+	"internal/daemon/control":  {"internal/hostfs", "internal/printable", "internal/status"},
 	"internal/daemon/handover": {"internal/hostfs", "internal/printable"},
 	"internal/daemon/inherit":  {"internal/darwinapi", "internal/hostfs"},
 	"internal/daemon/lowfd":    {},

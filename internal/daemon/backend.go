@@ -87,19 +87,15 @@ func logWithoutEffect(cfg *compat.Config, log *slog.Logger) {
 	for _, o := range []struct {
 		given     bool
 		name, why string
-		level     slog.Level
 	}{
-		{cfg.NAT66Prefix.IsValid(), "--vmnet-nat66-prefix", "the embedded network has no IPv6", slog.LevelWarn},
-		{cfg.InterfaceID != [16]byte{}, "--vmnet-interface-id", "the embedded network has no vmnet interface", slog.LevelWarn},
-		{cfg.VmnetAPI != compat.APIAuto, "--vmnet-api", "the embedded network has no vmnet interface", slog.LevelWarn},
-		{cfg.VmnetInterfaces != compat.InterfacesClient, "--vmnet-interfaces", "the embedded network has no vmnet interface", slog.LevelWarn},
-		{cfg.Offload, "--offload", "the embedded network sends no frame longer than its MTU", slog.LevelWarn},
-		// What these two ask for is so.
-		{cfg.DisableNAT66, "--vmnet-disable-nat66", "the embedded network has no IPv6", slog.LevelDebug},
-		{cfg.DisableRA, "--vmnet-disable-ra", "the embedded network has no IPv6", slog.LevelDebug},
+		{cfg.NAT66Prefix.IsValid(), "--vmnet-nat66-prefix", "the embedded network has no IPv6"},
+		{cfg.InterfaceID != [16]byte{}, "--vmnet-interface-id", "the embedded network has no vmnet interface"},
+		{cfg.VmnetAPI != compat.APIAuto, "--vmnet-api", "the embedded network has no vmnet interface"},
+		{cfg.VmnetInterfaces != compat.InterfacesClient, "--vmnet-interfaces", "the embedded network has no vmnet interface"},
+		{cfg.Offload, "--offload", "the embedded network sends no frame longer than its MTU"},
 	} {
 		if o.given {
-			log.Log(context.Background(), o.level, o.name+" has no effect: "+o.why)
+			log.Warn(o.name + " has no effect: " + o.why)
 		}
 	}
 }

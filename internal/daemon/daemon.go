@@ -110,20 +110,16 @@ func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
 // UntilSignal returns a context that the first stop signal ends, with exit code 0, as it ends socket_vmnet. Further ones change nothing.
 func UntilSignal(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	var waiting sync.WaitGroup
 	signals := handover.Signals()
-	waiting.Go(func() {
+	go func() {
 		select {
 		case s := <-signals:
 			log.Info("received signal", "signal", compat.SignalText(s))
 			cancel(errSignal{s})
 		case <-ctx.Done():
 		}
-	})
-	return ctx, func() {
-		cancel(nil)
-		waiting.Wait()
-	}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // run serves, as serve does, until ctx is done, and then the clients that are still waiting to be accepted. err is why the start has

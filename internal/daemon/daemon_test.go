@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,8 +127,10 @@ func TestClientsBeforeTheNetwork(t *testing.T) {
 		return len(clients) == 2 && totals.Link.ToNetBytes > uint64(len(big))*9/10
 	}, patience, time.Millisecond)
 	assert.NoFileExists(t, d.cfg.Pidfile)
+	assert.Zero(t, d.networkInfo())
 	close(gate)
 	asking.Wait()
+	assert.Equal(t, "usernet", d.networkInfo().Backend)
 	require.Eventually(t, func() bool { _, err := os.Stat(d.cfg.Pidfile); return err == nil }, patience, time.Millisecond)
 	_, err = vnettest.Dial(t, d.cfg.SocketPath, fakeguest.Options{}).Configure()
 	require.NoError(t, err, "served")
@@ -249,6 +254,45 @@ func describeAtAnyTime(t *testing.T, d *daemon) {
 	asking.Wait()
 	assert.Empty(t, d.describe().Clients)
 	assert.Equal(t, uint64(all), d.describe().Totals.Connects)
+}
+
+// TestDatagramClientsAtTheStart: one of the last process is served before it speaks, and the log names one that has to be started again.
+// One that has connected while the daemon started is not taken for either.
+func TestDatagramClientsAtTheStart(t *testing.T) {
+	d := ownDaemon(t, backends["usernet"])
+	var log vnettest.Log
+	d.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	dir := d.cfg.SocketPath + ".d/dgram"
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	client := func(name, to string) {
+		var remote *net.UnixAddr
+		if to != "" {
+			remote = &net.UnixAddr{Name: dir + "/" + to, Net: "unixgram"}
+		}
+		c, err := net.DialUnix("unixgram", &net.UnixAddr{Name: dir + "/" + name, Net: "unixgram"}, remote)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	client("silent", "")
+	client("gone", "")
+	client("lost", "gone")
+	require.NoError(t, os.Remove(dir+"/gone"))
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, d.start(ctx))
+	client("new", "sock")
+	ended := make(chan error)
+	go func() { ended <- d.run(ctx, nil, &detached{}, d.ready) }()
+	lost := "level=WARN msg=\"a datagram client of the last process has no network\" path=" + dir + "/lost"
+	if runtime.GOOS != "linux" { // clients take datagrams from any socket there
+		lost = ""
+	}
+	require.Eventually(t, func() bool {
+		clients, _ := d.server.Census()
+		return slices.ContainsFunc(clients, func(i perclient.Info) bool { return i.Path == dir+"/silent" }) && strings.Contains(log.String(), lost)
+	}, patience, time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
+	assert.NotContains(t, log.String(), dir+"/new")
 }
 
 // TestRefusal is what an upgrade that did not come about is answered with.

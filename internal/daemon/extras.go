@@ -15,6 +15,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
@@ -34,14 +36,14 @@ type extras struct {
 	dir     *rundir.Dir
 	passing *passfd.Server
 	shared  *dgram.Server
-	recall  bool // datagram clients of the last process may be there
+	last    []string // paths of datagram clients of the last process, which are yet to be invited
 	running sync.WaitGroup
 }
 
 // openExtras opens them, with those that were given and what the image before hands over, v, which is nil if there is none of it. That
 // they cannot be served, which the log tells, is an error only at a start that was given one of them.
 func (d *daemon) openExtras(in *handover.In, v *savedExtras) error {
-	e := &extras{d: d, recall: in == nil}
+	e := &extras{d: d}
 	err := e.open(in, v)
 	if err == nil {
 		d.extras = e
@@ -84,6 +86,9 @@ func (e *extras) open(in *handover.In, v *savedExtras) (err error) {
 		if err := d.listen(name, func() (*net.UnixListener, error) { return e.dir.Listen(name, false) }); err != nil {
 			return err
 		}
+	}
+	if in == nil { // before there is a socket that a new client could have connected its own to
+		e.last = e.lastClients()
 	}
 	if e.shared, err = e.openShared(v); err != nil {
 		return err
@@ -142,10 +147,9 @@ func (e *extras) run(held <-chan struct{}) {
 		<-held
 		e.shared.Run()
 	})
-	if e.recall {
-		e.recall = false
-		e.running.Go(e.invite)
-	}
+	last := e.last
+	e.last = nil
+	e.running.Go(func() { e.invite(last) })
 }
 
 // detach leaves datagrams in the shared socket, and has no client come by a passed descriptor. It may be called on nil.
@@ -158,21 +162,31 @@ func (e *extras) detach() {
 	e.shared.Halt()
 }
 
-// invite serves the clients of the last process whose sockets are beside the daemon's: those that are not connected to it, as QEMU's,
-// do not notice a restart, and a guest that has nothing to say would not be reached until it speaks.
-func (e *extras) invite() {
+// lastClients are the paths of the sockets that clients have left or kept beside the daemon's.
+func (e *extras) lastClients() (paths []string) {
 	dir := filepath.Join(e.dir.Path, "dgram")
 	there, err := os.ReadDir(dir)
 	if err != nil {
 		e.d.log.Debug("datagram clients of the last process are not looked for", "error", err)
-		return
 	}
 	for _, f := range there {
-		path := filepath.Join(dir, f.Name())
-		if f.Type() != fs.ModeSocket || path == filepath.Join(dir, "sock") {
-			continue
+		if f.Type() == fs.ModeSocket && f.Name() != "sock" {
+			paths = append(paths, filepath.Join(dir, f.Name()))
 		}
-		if err := e.shared.Invite(path); err != nil {
+	}
+	return paths
+}
+
+// invite serves the clients of the last process: those that are not connected to it, as QEMU's, do not notice a restart, and a guest that
+// has nothing to say would not be reached until it speaks. One that has connected its socket to the last process's has to be started again.
+func (e *extras) invite(paths []string) {
+	for _, path := range paths {
+		err := e.shared.Invite(path)
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.EPERM) && !e.d.given.Has(inherit.Dgram):
+			e.d.log.Warn("a datagram client of the last process has no network", "path", path, "error", err)
+		default:
 			e.d.log.Debug("a datagram client of the last process is not served", "path", path, "error", err)
 		}
 	}

@@ -5,7 +5,6 @@
 package darwinapi
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"unsafe"
@@ -71,11 +70,8 @@ func (m *messages) ready(i int, base unsafe.Pointer, size int) {
 	m.hdr[i] = msghdrX{iov: uint64(uintptr(unsafe.Pointer(&m.iov[i]))), iovLen: 1}
 }
 
-// call passes the messages from first up to end to f, which never waits.
+// call passes the messages from first up to end to f, which is there (Available) and never waits.
 func (m *messages) call(f uintptr, fd, first, end int) (int, error) {
-	if f == 0 {
-		return 0, errors.ErrUnsupported
-	}
 	if first == end {
 		return 0, nil
 	}
@@ -83,8 +79,8 @@ func (m *messages) call(f uintptr, fd, first, end int) (int, error) {
 	return msghdr(f, m.args[:])
 }
 
-// free gives the memory back. It is idempotent.
-func (m *messages) free() error {
+// Free gives the memory back; no message may be in use any more. It is idempotent.
+func (m *messages) Free() error {
 	if m.mem == nil {
 		return nil
 	}
@@ -145,12 +141,6 @@ func (s *Sender) Reset() {
 	s.n, s.sent = 0, 0
 }
 
-// Free gives the memory back. It is idempotent.
-func (s *Sender) Free() error {
-	s.Reset()
-	return s.free()
-}
-
 // A Receiver receives datagrams with recvmsg_x into slots of its own. One goroutine at a time uses it.
 type Receiver struct {
 	messages
@@ -191,6 +181,3 @@ func (r *Receiver) Message(i int) []byte {
 // Slots is the memory of all messages: message i is what it holds from i*(head+size) on. It is the caller's between two
 // Receives, so that messages can be moved together.
 func (r *Receiver) Slots() []byte { return r.data }
-
-// Free gives the memory back; no message may be in use any more. It is idempotent.
-func (r *Receiver) Free() error { return r.free() }

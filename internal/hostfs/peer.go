@@ -57,7 +57,3 @@ func PeerOf(c *net.UnixConn) (p Peer) {
 	_ = rc.Control(func(fd uintptr) { p = PeerOfFD(int(fd)) })
 	return p
 }
-
-// PeerOfFD asks who made the other end of the socket fd. Of a datagram socket that was connected to a path nothing is known, on
-// Linux of a process in another PID namespace all but its number.
-func PeerOfFD(fd int) Peer { return peerOfFD(fd) }

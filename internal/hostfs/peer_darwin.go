@@ -4,7 +4,8 @@ package hostfs
 
 import "golang.org/x/sys/unix"
 
-func peerOfFD(fd int) (p Peer) {
+// PeerOfFD asks who made the other end of the socket fd.
+func PeerOfFD(fd int) (p Peer) {
 	const solLocal = 0
 	if c, err := unix.GetsockoptXucred(fd, solLocal, unix.LOCAL_PEERCRED); err == nil {
 		p.Known, p.UID = true, c.Uid

@@ -8,7 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func peerOfFD(fd int) Peer {
+// PeerOfFD asks who made the other end of the socket fd. Of a datagram socket that was connected to a path nothing is known, on
+// Linux of a process in another PID namespace all but its number.
+func PeerOfFD(fd int) Peer {
 	c, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil || c.Uid == math.MaxUint32 {
 		return Peer{}

@@ -4,9 +4,12 @@ package hostfs
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
+	"reflect"
 	"strings"
 	"syscall"
 
@@ -164,32 +167,24 @@ func Listen(f *os.File) (*net.UnixListener, error) {
 	if err := unix.Listen(int(f.Fd()), backlog); err != nil {
 		return nil, err
 	}
-	return Listener(f)
+	return Socket[*net.UnixListener](f)
 }
 
-// Listener is Listen for a socket that listens already.
-func Listener(f *os.File) (*net.UnixListener, error) {
-	ln, err := net.FileListener(f)
+// Socket is a duplicate of f as a T, such as *net.UnixConn, whatever its type and whether or not it is connected, or, if T is a
+// net.Listener, as one that listens already, whose Close leaves the path alone. After an error it is the zero T.
+func Socket[T io.Closer](f *os.File) (t T, err error) {
+	var s io.Closer
+	if reflect.TypeFor[T]().Implements(reflect.TypeFor[net.Listener]()) {
+		s, err = net.FileListener(f)
+	} else {
+		s, err = net.FileConn(f)
+	}
 	if err != nil {
-		return nil, err
+		return t, err
 	}
-	ul, ok := ln.(*net.UnixListener)
+	t, ok := s.(T)
 	if !ok {
-		return nil, errors.Join(unix.ENOTSOCK, ln.Close())
+		return t, errors.Join(fmt.Errorf("it is no %T", t), s.Close())
 	}
-	ul.SetUnlinkOnClose(false)
-	return ul, nil
-}
-
-// Datagram is f as a connection with a duplicate of it, whose Close leaves the path alone.
-func Datagram(f *os.File) (*net.UnixConn, error) {
-	c, err := net.FilePacketConn(f)
-	if err != nil {
-		return nil, err
-	}
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(unix.ENOTSOCK, c.Close())
-	}
-	return uc, nil
+	return t, nil
 }

@@ -105,7 +105,7 @@ type lease Lease // without methods
 
 // MarshalJSON implements json.Marshaler.
 func (l Lease) MarshalJSON() ([]byte, error) {
-	l.Expires = writable(l.Expires)
+	l.Expires = l.Expires.UTC().Truncate(time.Second)
 	return json.Marshal(leaseJSON{l.MAC.String(), (*lease)(&l)})
 }
 
@@ -119,19 +119,6 @@ func (l *Lease) UnmarshalJSON(b []byte) (err error) {
 		return fmt.Errorf("check lease: %w", err)
 	}
 	return l.check()
-}
-
-// writable is t as it is written. A clock that is far off must not keep the leases from being written at all: JSON has no
-// years beyond 9999.
-func writable(t time.Time) time.Time {
-	t = t.UTC().Truncate(time.Second)
-	if first := time.Unix(0, 0).UTC(); t.Before(first) {
-		return first
-	}
-	if last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC); t.After(last) {
-		return last
-	}
-	return t
 }
 
 // hostname is one label of a host's name (RFC 952, 1035 and 1123).
@@ -151,6 +138,8 @@ func (l Lease) check() error {
 		return fmt.Errorf("check lease of %s: %q is not the address of a network interface", l.IP, l.MAC)
 	case !l.IP.Is4() || l.IP.IsUnspecified() || l.IP.IsMulticast() || l.IP.IsLoopback():
 		return fmt.Errorf("check lease of %s: %q is not the address of a host", l.MAC, l.IP)
+	case l.Expires.UTC().Year() < 0 || l.Expires.UTC().Year() > 9999: // what JSON takes, in any zone
+		return fmt.Errorf("check lease of %s: it ends in the year %d", l.MAC, l.Expires.UTC().Year())
 	case l.Hostname != CleanHostname(l.Hostname):
 		return fmt.Errorf("check lease of %s: %q is not a host name", l.MAC, l.Hostname)
 	case l.Name != strings.ToLower(CleanHostname(l.Name)):

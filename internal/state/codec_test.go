@@ -41,26 +41,6 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestFarTimes: whatever the clock says, leases are written and read again.
-func TestFarTimes(t *testing.T) {
-	for name, at := range map[string]struct{ given, want time.Time }{
-		"the zero time":  {time.Time{}, time.Unix(0, 0).UTC()},
-		"2106 and later": {time.Unix(1<<32+5, 0), time.Unix(1<<32+5, 0).UTC()},
-		"the largest":    {time.Unix(1<<62, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := someLeases()
-			l[0].Expires = at.given
-			b, err := encode(content{Leases: l})
-			require.NoError(t, err)
-			c, err := decode(b)
-			require.NoError(t, err)
-			require.Len(t, c.Leases, len(l))
-			assert.Equal(t, at.want, c.Leases[0].Expires)
-		})
-	}
-}
-
 // TestLargest: as many leases as are ever kept fit the size limit.
 func TestLargest(t *testing.T) {
 	var c content

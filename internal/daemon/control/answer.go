@@ -13,7 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // writeTime is how long the rest of an answer may take to write. It is small, so only a client that does not read takes any.
@@ -97,44 +98,33 @@ func badRequest(code, format string, args ...any) *Error {
 
 // readJSON decodes the body of r into v, a pointer to a struct, of which all members are known and nothing follows.
 func readJSON(r *http.Request, v any) *Error {
-	b, err := io.ReadAll(r.Body)
+	err := decode(r.Body, v)
 	switch large := (*http.MaxBytesError)(nil); {
 	case errors.As(err, &large):
 		return &Error{http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is larger than %d bytes", large.Limit)}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &Error{http.StatusRequestTimeout, "timeout", fmt.Sprintf("the body did not come within %v", headerTime)}
 	case err != nil:
-		return badRequest("bad_body", "the body cannot be read: %v", err)
-	}
-	if err := decode(b, v); err != nil {
-		return badRequest("bad_json", "%v", err)
+		return badRequest("bad_json", "the body is no such JSON object, %s", clip(strings.Replace(err.Error(), "json: ", "", 1)))
 	}
 	return nil
 }
 
-// decode is what readJSON takes. Its error tells what is wrong, and where.
-func decode(b []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
+// decode is what readJSON takes. Its error tells where what is wrong.
+func decode(r io.Reader, v any) error {
+	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
 	if err == nil {
-		if _, err = d.Token(); errors.Is(err, io.EOF) {
+		switch _, err = d.Token(); {
+		case errors.Is(err, io.EOF):
 			return nil
+		case err == nil:
+			err = errors.New("something follows the JSON object")
 		}
-		err = errors.New("something follows the JSON object")
 	}
-	return fmt.Errorf("the body is no such JSON object, at byte %d: %s", d.InputOffset(), clip(strings.TrimPrefix(err.Error(), "json: ")))
+	return fmt.Errorf("at byte %d: %w", d.InputOffset(), err)
 }
 
-// clip shortens what a client sent, for a message to it.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	n := most
-	for n > most-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.ToValidUTF8(s[:n], "�") + "…"
-}
+// clip is what a client sent for a message to it.
+func clip(s string) string { return printable.Line(s, 200) }

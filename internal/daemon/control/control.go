@@ -78,11 +78,7 @@ func New(o Options) *HTTP {
 	for pattern, h := range o.Handle {
 		s.mux.Handle(pattern, h)
 	}
-	sockets := make([]listener, len(o.Sockets))
-	for i, ln := range o.Sockets {
-		sockets[i] = ln
-	}
-	return NewHTTP(s, answerTime, o.Log, sockets...)
+	return NewHTTP(s, answerTime, o.Log, o.Sockets...)
 }
 
 // ServeHTTP implements http.Handler. It bounds the body, and has a handler's panic end its request only.

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -31,38 +30,13 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
-func TestMain(m *testing.M) {
-	switch os.Getenv("CONTROL_TEST_ROLE") {
-	case "ask":
-		os.Exit(askChild())
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// askChild is a client: it asks at os.Args[1] for os.Args[2] os.Args[3].
-func askChild() int {
-	status, answer, err := Ask(context.Background(), os.Args[1], os.Args[2], os.Args[3], nil)
-	fmt.Printf("%d %s %v", status, strings.TrimSpace(string(answer)), err)
-	return 0
-}
-
-// image is this test binary in a role.
-func image(t *testing.T, role string, args ...string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), "CONTROL_TEST_ROLE="+role, "GORACE=atexit_sleep_ms=0")
-	cmd.Stderr = os.Stderr
-	return cmd
-}
-
-// socketPath is one that every user can reach.
+// socketPath is a short one.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "ctl")
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Join(dir, "control")
 }
@@ -73,7 +47,6 @@ func serve(t *testing.T, change func(o *Options)) (*HTTP, string) {
 	path := socketPath(t)
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(path, 0o777))
 	o := Options{Sockets: []*net.UnixListener{ln}, Log: slog.New(slog.DiscardHandler)}
 	(&fakeSource{}).serve(&o)
 	if change != nil {
@@ -198,24 +171,15 @@ func TestTrusted(t *testing.T) {
 }
 
 func TestUpgradeRefused(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		want Error
-	}{
-		"by the daemon":  {&Error{422, "check_failed", "it fails"}, Error{422, "check_failed", "it fails"}},
-		"for any reason": {errors.New("it is late"), Error{500, "failed", "it is late"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, path := serve(t, func(o *Options) {
-				o.Upgrade = func(_ context.Context, call *net.UnixConn, _ bool) { Answer(call, c.err) }
-			})
-			for range 2 {
-				status, answer, err := ask(t, path, http.MethodPost, "/v1/upgrade")
-				assert.Equal(t, c.want.Status, status)
-				assert.JSONEq(t, fmt.Sprintf(`{"error":{"code":%q,"text":%q}}`, c.want.Code, c.want.Text), answer)
-				assert.Equal(t, c.want, errorOf(t, err))
-			}
-		})
+	want := Error{422, "check_failed", "it fails"}
+	_, path := serve(t, func(o *Options) {
+		o.Upgrade = func(_ context.Context, call *net.UnixConn, _ bool) { Answer(call, &want) }
+	})
+	for range 2 {
+		status, answer, err := ask(t, path, http.MethodPost, "/v1/upgrade")
+		assert.Equal(t, 422, status)
+		assert.JSONEq(t, `{"error":{"code":"check_failed","text":"it fails"}}`, answer)
+		assert.Equal(t, want, errorOf(t, err))
 	}
 }
 
@@ -288,4 +252,21 @@ func TestAskErrors(t *testing.T) {
 			wg.Wait()
 		})
 	}
+}
+
+// TestRoot: a crowd at one socket leaves the one for root alone, and Ask takes the one that is not full.
+func TestRoot(t *testing.T) {
+	_, path := serve(t, func(o *Options) {
+		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: o.Sockets[0].Addr().String() + RootSuffix, Net: "unix"})
+		require.NoError(t, err)
+		o.Sockets = append(o.Sockets, ln)
+	})
+	for range maxConns + 32 {
+		dialHTTP(t, path, "")
+	}
+	began := time.Now()
+	code, _, err := ask(t, path, http.MethodGet, "/v1/version")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, code)
+	assert.Less(t, time.Since(began), headerTime, "it did not wait behind the others")
 }

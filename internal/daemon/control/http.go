@@ -51,7 +51,7 @@ type listener interface {
 }
 
 // NewHTTP makes a server on these sockets. answerTime counts from accept.
-func NewHTTP(h http.Handler, answerTime time.Duration, log *slog.Logger, sockets ...listener) *HTTP {
+func NewHTTP[L listener](h http.Handler, answerTime time.Duration, log *slog.Logger, sockets ...L) *HTTP {
 	s := &HTTP{handler: h, answerTime: answerTime, log: log, pause: func() {}, server: &http.Server{}}
 	for _, ln := range sockets {
 		s.sockets = append(s.sockets, &socket{

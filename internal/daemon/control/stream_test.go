@@ -46,12 +46,7 @@ func streaming(t *testing.T, handle func(st *stream)) (s *HTTP, path string, end
 // openStream asks for a stream and returns the answer with its connection.
 func openStream(t *testing.T, path string) (*http.Response, *bufio.Reader, net.Conn) {
 	t.Helper()
-	c, err := net.Dial("unix", path)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-	_, err = io.WriteString(c, "POST /v1/stream HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
-	require.NoError(t, err)
+	c := dialHTTP(t, path, "POST /v1/stream HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
 	return resp, bufio.NewReader(resp.Body), c
@@ -69,16 +64,8 @@ func wait(t *testing.T, ended chan struct{}) {
 
 // TestStreamEnds: whatever ends it, the handler ends, and the client can tell an end in order.
 func TestStreamEnds(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		end  func(t *testing.T, s *HTTP, c net.Conn)
-		left bool // the client has
-	}{
-		{name: "the client leaves", left: true, end: func(t *testing.T, _ *HTTP, c net.Conn) { require.NoError(t, c.Close()) }},
-		{name: "an upgrade", end: func(_ *testing.T, s *HTTP, _ net.Conn) { s.Detach(); s.Run(context.Background()) }},
-		{name: "the end of the daemon", end: func(_ *testing.T, s *HTTP, _ net.Conn) { s.end() }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for name, leaves := range map[string]bool{"the client leaves": true, "an upgrade": false} {
+		t.Run(name, func(t *testing.T) {
 			s, path, ended := streaming(t, nil)
 			resp, body, conn := openStream(t, path)
 			assert.Equal(t, 200, resp.StatusCode)
@@ -86,49 +73,42 @@ func TestStreamEnds(t *testing.T) {
 			line, err := body.ReadString('\n')
 			require.NoError(t, err)
 			assert.Equal(t, "hello\n", line)
-			c.end(t, s, conn)
-			wait(t, ended)
-			if !c.left {
-				rest, err := io.ReadAll(body)
-				require.NoError(t, err, "the body has its end")
-				assert.Equal(t, "goodbye\n", string(rest))
+			if leaves {
+				require.NoError(t, conn.Close())
+				wait(t, ended)
+				return
 			}
+			s.Detach()
+			wait(t, ended)
+			rest, err := io.ReadAll(body)
+			require.NoError(t, err, "the body has its end")
+			assert.Equal(t, "goodbye\n", string(rest))
 		})
 	}
 }
 
-// TestStreamNotRead: a client that does not read holds nothing up: neither others, nor an upgrade, nor the end.
+// TestStreamNotRead: a client that does not read holds nothing up: neither others, nor an upgrade or the end.
 func TestStreamNotRead(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		end  func(s *HTTP)
-	}{
-		{"an upgrade", func(s *HTTP) { s.Detach(); s.Run(context.Background()) }},
-		{"the end of the daemon", func(s *HTTP) { s.end() }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			const n = 4
-			blocked := make(chan struct{}, n)
-			s, path, ended := streaming(t, func(st *stream) {
-				big := make([]byte, 1<<20)
-				time.AfterFunc(20*time.Millisecond, func() { blocked <- struct{}{} })
-				_, err := st.Write(big)
-				assert.Error(t, err)
-			})
-			for range n {
-				openStream(t, path)
-			}
-			for range n {
-				<-blocked
-			}
-			status, _, err := ask(t, path, http.MethodGet, "/v1/version")
-			require.NoError(t, err)
-			assert.Equal(t, 200, status)
-			c.end(s)
-			for range n {
-				wait(t, ended)
-			}
-		})
+	const n = 4
+	blocked := make(chan struct{}, n)
+	s, path, ended := streaming(t, func(st *stream) {
+		big := make([]byte, 1<<20)
+		time.AfterFunc(20*time.Millisecond, func() { blocked <- struct{}{} })
+		_, err := st.Write(big)
+		assert.Error(t, err)
+	})
+	for range n {
+		openStream(t, path)
+	}
+	for range n {
+		<-blocked
+	}
+	status, _, err := ask(t, path, http.MethodGet, "/v1/version")
+	require.NoError(t, err)
+	assert.Equal(t, 200, status)
+	s.Detach()
+	for range n {
+		wait(t, ended)
 	}
 }
 

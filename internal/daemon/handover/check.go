@@ -25,18 +25,14 @@ const (
 	CheckArgument = "--upgrade-check"
 	// checkName is the name under which the program is called for that: the new one, which has options of its own.
 	checkName = "socket_vmnet2"
-	// CheckTime is how long that may take.
-	CheckTime = 2 * time.Second
-	// checkTries is how often a program is tried that takes longer. The first time it comes from the disk, and macOS looks at a
-	// program that was never started there before it lets it run.
-	checkTries = 2
+	// CheckTime is how long that may take. The first time a program comes from the disk, and macOS looks at one that was never started
+	// there before it lets it run.
+	CheckTime = 4 * time.Second
 
 	// maxOutput of the child in bytes, for each of stdout and stderr. More is read and thrown away.
 	maxOutput = 64 << 10
 	// tail of stderr in bytes that goes into the error's text.
 	tail = 600
-	// maxQuestion in bytes: the state has 4 MiB at most, and grows as base64.
-	maxQuestion = 16 << 20
 )
 
 // A Question is what the new program has to understand. It gets it on stdin.
@@ -57,20 +53,9 @@ type answer struct {
 }
 
 // Check runs b as a child that only checks, and returns the version it says it has. The child has a process group of its
-// own, an empty environment, no descriptors but stdin, stdout and stderr, and is killed when the time is over; then it has a
-// second try. A *Refusal says why b will not do.
+// own, an empty environment, no descriptors but stdin, stdout and stderr, and is killed when the time is over. A *Refusal says why b will
+// not do.
 func Check(ctx context.Context, b *binary, q Question, limit time.Duration) (version string, err error) {
-	for range checkTries {
-		version, err = check(ctx, b, q, limit)
-		if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != CodeSlow {
-			break
-		}
-	}
-	return version, err
-}
-
-// check tries once.
-func check(ctx context.Context, b *binary, q Question, limit time.Duration) (version string, err error) {
 	q.Manifest, q.Nonce = manifestVersion, rand.Text()
 	in, err := json.Marshal(q)
 	if err != nil {
@@ -90,7 +75,7 @@ func check(ctx context.Context, b *binary, q Question, limit time.Duration) (ver
 	case ctx.Err() != nil:
 		return "", refusef(CodeStopping, "the daemon is being stopped: %w", ctx.Err())
 	case limited.Err() != nil:
-		return "", refusef(CodeSlow, "the new program %s did not answer within %v, twice%s", b.Path, limit, stderr.quote())
+		return "", refusef(CodeSlow, "the new program %s did not answer within %v%s", b.Path, limit, stderr.quote())
 	case err != nil:
 		return "", refusef(CodeCheck, "the new program %s refuses to take over, or cannot: %w%s", b.Path, err, stderr.quote())
 	}
@@ -137,19 +122,9 @@ var errNoQuestion = errors.New("read what to check: no question was asked; the o
 // version, to out. An error, as understands may return one, means that this program cannot take over; the caller says why on stderr and
 // exits with 1.
 func Answer(in io.Reader, out io.Writer, version string, understands func(*Question) error) error {
-	b, err := io.ReadAll(io.LimitReader(in, maxQuestion+1))
 	var q Question
-	switch {
-	case err != nil:
-	case len(b) > maxQuestion:
-		err = fmt.Errorf("more than %d bytes", maxQuestion)
-	case len(bytes.TrimSpace(b)) == 0:
-		return errNoQuestion
-	default:
-		err = json.Unmarshal(b, &q)
-	}
-	switch {
-	case err != nil:
+	switch err := json.NewDecoder(in).Decode(&q); {
+	case err != nil && !errors.Is(err, io.EOF):
 		return fmt.Errorf("read what to check: %w", err)
 	case q.Nonce == "":
 		return errNoQuestion

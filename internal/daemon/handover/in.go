@@ -4,16 +4,15 @@ package handover
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"reflect"
 	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // An In is what the image before this one handed over. It is for one goroutine.
@@ -52,27 +51,15 @@ func (i *In) Take(fds ...int) error {
 	return nil
 }
 
-// Socket takes descriptor fd over as a T, such as *net.UnixConn, whatever its type and whether or not it is connected, or, if T is a
-// net.Listener, as one that listens, whose Close leaves the path alone. The socket's own descriptor has another number. After an error
-// it is the zero T.
+// Socket takes descriptor fd over as hostfs.Socket does. The socket's own descriptor has another number.
 func Socket[T io.Closer](i *In, fd int) (t T, err error) {
 	f, err := i.File(fd)
 	if err != nil {
 		return t, err
 	}
 	defer func() { _ = f.Close() }() // the socket has a duplicate
-	var s io.Closer
-	if reflect.TypeFor[T]().Implements(reflect.TypeFor[net.Listener]()) {
-		s, err = net.FileListener(f)
-	} else {
-		s, err = net.FileConn(f)
-	}
-	if err != nil {
+	if t, err = hostfs.Socket[T](f); err != nil {
 		return t, fmt.Errorf("take descriptor %d over: %w", fd, err)
-	}
-	t, ok := s.(T)
-	if !ok {
-		return t, errors.Join(fmt.Errorf("take descriptor %d over: it is no %T", fd, t), s.Close())
 	}
 	return t, nil
 }

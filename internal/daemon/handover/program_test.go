@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,7 @@ func TestFind(t *testing.T) {
 		{"fifo", func(d string) error { return unix.Mkfifo(d+"/p", 0o755) }, "/p", "", codeUnusable, "no regular file"},
 		{"not executable", func(d string) error { return file(d+"/p", 0o644) }, "/p", "", codeUnusable, "not executable: chmod +x"},
 		{"set-user-id", func(d string) error { return file(d+"/p", 0o4755) }, "/p", "", codeUnusable, "would become another user"},
+		{"set-group-id", func(d string) error { return file(d+"/p", 0o2755) }, "/p", "", codeUnusable, "would become another user"},
 
 		{"file for all to write", func(d string) error { return file(d+"/bin/p", 0o777) }, "/bin/p", "", codeUntrusted, "/bin/p (mode 0777): chmod go-w "},
 		{"directory for all to write", func(d string) error {
@@ -105,28 +107,44 @@ func TestOthersProgram(t *testing.T) {
 		_, err = Find(path)
 		require.ErrorContains(t, err, "belongs to user 65534", "a link, too")
 	}
+	assert.Contains(t, homebrew("/opt/homebrew"), "Homebrew")
 	assert.Contains(t, homebrew("/opt/homebrew/bin"), "Homebrew")
 	assert.Empty(t, homebrew("/opt/homebrewery"))
 }
 
+// TestSame: each of inode, size and time of the file tells of a change alone, as does its absence.
 func TestSame(t *testing.T) {
+	at := time.Now().Add(-time.Hour)
+	write := func(path, content string, at time.Time) error {
+		return errors.Join(os.WriteFile(path, []byte(content), 0o755), os.Chtimes(path, at, at))
+	}
 	for _, c := range []struct {
 		name   string
 		change func(path string) error
+		want   string // empty: it counts as the same
 	}{
-		{"removed", os.Remove},
-		{"replaced", func(path string) error {
-			return errors.Join(os.WriteFile(path+".new", []byte("1"), 0o755), os.Rename(path+".new", path))
-		}},
-		{"written", func(path string) error { return os.WriteFile(path, []byte("22"), 0o755) }},
+		{"nothing", func(path string) error { return write(path, "2", at) }, ""},
+		{"another file", func(path string) error {
+			return errors.Join(write(path+".new", "1", at), os.Rename(path+".new", path))
+		}, "it was replaced while it was being tried: ask again"},
+		{"another size", func(path string) error { return write(path, "22", at) }, "it was replaced"},
+		{"another time", func(path string) error { return write(path, "1", at.Add(time.Second)) }, "it was replaced"},
+		{"gone", os.Remove, "no such file or directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := ownDir(t) + "/p"
-			require.NoError(t, os.WriteFile(path, []byte("1"), 0o755))
+			require.NoError(t, write(path, "1", at))
 			b, err := Find(path)
 			require.NoError(t, err)
 			require.NoError(t, c.change(path))
-			require.Error(t, b.Same())
+			if err = b.Same(); c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			r, ok := errors.AsType[*Refusal](err)
+			require.True(t, ok, "%v", err)
+			assert.Equal(t, codeUnusable, r.Code)
+			assert.Contains(t, r.Error(), c.want)
 		})
 	}
 }

@@ -3,12 +3,12 @@
 package inherit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,43 +26,24 @@ func (o Options) path(role string) string {
 	return filepath.Join(o.Dir, role)
 }
 
-// role is what g's name, or the path that it is bound to, says.
-func (g descriptor) role(path string, o Options) (string, error) {
-	switch {
-	case slices.Contains(roles, g.name):
-		return g.name, nil
-	case g.name != "" && g.name != "unknown" && g.name != "Listeners" && !strings.HasSuffix(g.name, ".socket"):
-		return "", fmt.Errorf("the name means nothing here: use one of %s, or none", strings.Join(roles, ", "))
+// check tells which socket g is and the path that it is bound to, and whether it can be that.
+func (g descriptor) check(o Options) (path, role string, err error) {
+	if path, err = boundPath(g.fd); err != nil {
+		return "", "", err
 	}
 	i := slices.IndexFunc(roles, func(role string) bool { return samePath(path, o.path(role)) })
 	if i < 0 {
-		return "", fmt.Errorf("it listens at %s, which is neither SOCKET (%s) nor a socket beside it", path, o.Socket)
+		return "", "", fmt.Errorf("it listens at %s, which is neither SOCKET (%s) nor a socket beside it (in %s)", path, o.Socket,
+			cmp.Or(o.Dir, "none, as --runtime-dir says"))
 	}
-	return roles[i], nil
-}
-
-// check tells which socket g is and the path that it is bound to, and whether it can be that.
-func (g descriptor) check(o Options) (path, role string, err error) {
-	if path, err = boundPath(g.fd); err == nil {
-		role, err = g.role(path, o)
+	role = roles[i]
+	if err = g.checkKind(role); err != nil {
+		return "", "", fmt.Errorf("the socket at %s %w", path, err)
 	}
-	if err != nil {
-		return "", "", err
+	if info, err := os.Lstat(o.path(role)); err != nil || info.Mode()&os.ModeSocket == 0 {
+		o.Log.Warn("no client can connect to a socket that was given: its path is gone; restart the socket's unit or job", "path", o.path(role))
 	}
-	switch want := o.path(role); {
-	case want == "":
-		err = errors.New("there are no sockets beside SOCKET, --runtime-dir=none says so")
-	case !samePath(path, want):
-		err = fmt.Errorf("it listens at %s, and %s is expected at %s", path, role, want)
-	default:
-		if err = g.checkKind(role); err != nil {
-			return "", "", fmt.Errorf("the socket at %s %w", path, err)
-		}
-		if info, err := os.Lstat(want); err != nil || info.Mode()&os.ModeSocket == 0 {
-			o.Log.Warn("no client can connect to a socket that was given: its path is gone; restart the socket's unit or job", "path", want)
-		}
-	}
-	return path, role, err
+	return path, role, nil
 }
 
 // boundPath is the path that a unix socket is bound to.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -58,12 +57,12 @@ func takeVariable(name string) (string, bool) {
 	return v, ok
 }
 
-// fromSystemd reads LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES, as sd_listen_fds_with_names does, and removes them. Those that
-// are for another process, which has passed them on, are no error.
+// fromSystemd reads LISTEN_PID and LISTEN_FDS, as sd_listen_fds does, and removes them. Those that are for another process, which has
+// passed them on, are no error.
 func fromSystemd(o Options) ([]descriptor, error) {
 	pid, _ := takeVariable("LISTEN_PID")
 	count, hasCount := takeVariable("LISTEN_FDS")
-	nameList, hasNames := takeVariable("LISTEN_FDNAMES")
+	takeVariable("LISTEN_FDNAMES")
 	takeVariable("LISTEN_PIDFDID")
 	if !hasCount || pid != strconv.Itoa(this.pid) {
 		return nil, nil
@@ -76,18 +75,11 @@ func fromSystemd(o Options) ([]descriptor, error) {
 	if err != nil || n < 0 || n > maxGiven {
 		return nil, fmt.Errorf("LISTEN_FDS=%q: want a number up to %d", count, maxGiven)
 	}
-	names := strings.Split(nameList, ":")
-	if hasNames && len(names) != n && (n > 0 || nameList != "") {
-		return nil, fmt.Errorf("LISTEN_FDNAMES=%q has %d names, LISTEN_FDS is %d", nameList, len(names), n)
-	}
 	list := make([]descriptor, n)
 	for i := range list {
-		fd, name := this.descriptor+i, "unknown"
+		fd := this.descriptor + i
 		syscall.CloseOnExec(fd) // whatever comes of it
-		if hasNames {
-			name = names[i]
-		}
-		list[i] = descriptor{fd, name, fmt.Sprintf("descriptor %d of LISTEN_FDS, %q", fd, name)}
+		list[i] = descriptor{fd, fmt.Sprintf("descriptor %d of LISTEN_FDS", fd)}
 	}
 	return list, nil
 }

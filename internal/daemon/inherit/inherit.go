@@ -3,16 +3,12 @@
 // Package inherit takes what a service manager gives the daemon: listening sockets, so that no client is refused while the
 // daemon restarts, and a place to report its state.
 //
-// systemd hands descriptors over from number 3 on and says so in LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES; launchd hands them
-// out by the key in the job's Sockets. The names:
+// systemd hands descriptors over from number 3 on and says so in LISTEN_PID and LISTEN_FDS; launchd hands them out by the key in the job's
+// Sockets: stream, attach, adopt, dgram, control, or Listeners, which most jobs use. Which socket one is, its path says:
 //
 //	stream               SOCKET
 //	attach adopt control SOCKET.d/attach and so on
 //	dgram                SOCKET.d/dgram/sock, a datagram socket
-//	x.socket unknown Listeners, or none: which one it is, its path says
-//
-// x.socket is what systemd calls the sockets of a unit without FileDescriptorName=, unknown those without LISTEN_FDNAMES, and
-// Listeners is what most launchd jobs use.
 //
 // A daemon that runs as root heeds none of this unless its parent is process 1: sudo may pass a user's environment on.
 package inherit
@@ -67,8 +63,7 @@ type Given struct {
 
 // Take takes the sockets that a service manager has given this process, and what it says of them out of the environment. Without
 // a manager, or where it is not heeded, there are none. Each socket is checked: a unix socket of the right kind that listens
-// at the path that the daemon would listen at. One that is not, a name that means nothing here, or two sockets for one place
-// is an error that tells which; then the daemon ends, and a descriptor that was refused has not been closed: it may be anything.
+// at a path that the daemon would listen at. One that is not, or two sockets for one place is an error that tells which; then the daemon ends, and a descriptor that was refused has not been closed: it may be anything.
 func Take(o Options) (Given, error) {
 	s := Given{Listeners: map[string]*net.UnixListener{}, Manager: takeManager(o.Log)}
 	given, err := fromSystemd(o)
@@ -89,7 +84,6 @@ func Take(o Options) (Given, error) {
 // A descriptor is one that was given.
 type descriptor struct {
 	fd   int
-	name string
 	from string // how to name it in an error
 }
 
@@ -104,7 +98,7 @@ func fromLaunchd() (list []descriptor, err error) {
 			return list, err
 		}
 		for _, fd := range fds {
-			list = append(list, descriptor{fd: fd, name: name, from: fmt.Sprintf("launchd's socket %q", name)})
+			list = append(list, descriptor{fd, fmt.Sprintf("launchd's socket %q", name)})
 		}
 	}
 	return list, nil
@@ -123,9 +117,9 @@ func (s *Given) add(g descriptor, o Options) error {
 	f := os.NewFile(uintptr(g.fd), g.from)
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	if role == Dgram {
-		s.Datagram, err = hostfs.Datagram(f)
+		s.Datagram, err = hostfs.Socket[*net.UnixConn](f)
 	} else {
-		s.Listeners[role], err = hostfs.Listener(f)
+		s.Listeners[role], err = hostfs.Socket[*net.UnixListener](f)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: use the socket: %w", g.from, err)

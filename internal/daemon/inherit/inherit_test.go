@@ -89,12 +89,9 @@ func (r *rig) noneLeft() {
 	}
 }
 
-// announce sets the variables for n descriptors.
-func (r *rig) announce(n int, names ...string) {
-	r.set("LISTEN_PID", "77", "LISTEN_FDS", strconv.Itoa(n))
-	if names != nil {
-		r.set("LISTEN_FDNAMES", strings.Join(names, ":"))
-	}
+// announce sets the variables for n descriptors. What they are called does not matter.
+func (r *rig) announce(n int) {
+	r.set("LISTEN_PID", "77", "LISTEN_FDS", strconv.Itoa(n), "LISTEN_FDNAMES", "anything")
 }
 
 func (r *rig) take() Given {
@@ -110,48 +107,40 @@ func (r *rig) take() Given {
 }
 
 func TestAllSockets(t *testing.T) {
-	for _, names := range [][]string{
-		{"stream", "attach", "adopt", "control", "dgram"},
-		{"unknown", "", "Listeners", "socket_vmnet2@shared.socket", "dgram"},
-		nil,
-	} {
-		t.Run(strings.Join(names, " "), func(t *testing.T) {
-			r := newRig(t)
-			for i, name := range []string{"s", "s.d/attach", "s.d/adopt", "s.d/control"} {
-				r.give(i, r.socket(unix.SOCK_STREAM, r.dir+"/"+name))
-			}
-			r.give(4, r.socket(unix.SOCK_DGRAM, r.dir+"/s.d/dgram/sock"))
-			r.announce(5, names...)
-			s := r.take()
-			r.noneLeft()
-			assert.True(t, s.Has(Control, "x"))
-			assert.Equal(t, []string{r.dir + "/s", r.dir + "/s.d/attach", r.dir + "/s.d/adopt", r.dir + "/s.d/control", r.dir + "/s.d/dgram/sock"}, s.Paths)
-			for i, role := range []string{Stream, Attach, Adopt, Control} {
-				l := s.Listeners[role]
-				require.NotNil(t, l)
-				c, err := net.Dial("unix", s.Paths[i])
-				require.NoError(t, err)
-				a, err := l.AcceptUnix()
-				require.NoError(t, err)
-				assertCloseOnExec(t, l)
-				require.NoError(t, a.Close())
-				require.NoError(t, c.Close())
-				require.NoError(t, l.Close())
-				assert.FileExists(t, s.Paths[i], "the path is the manager's")
-			}
-			require.NoError(t, s.Datagram.Close())
-			assert.FileExists(t, r.dir+"/s.d/dgram/sock")
-			for i := range 5 {
-				_, err := unix.FcntlInt(uintptr(base+i), unix.F_GETFD, 0)
-				require.ErrorIs(t, err, unix.EBADF, "a descriptor is left over")
-			}
-			b, err := json.Marshal(s)
-			require.NoError(t, err)
-			var next Given
-			require.NoError(t, json.Unmarshal(b, &next))
-			assert.Equal(t, Given{Names: s.Names, Paths: s.Paths}, next, "the next image knows what was given")
-		})
+	r := newRig(t)
+	for i, name := range []string{"s", "s.d/attach", "s.d/adopt", "s.d/control"} {
+		r.give(i, r.socket(unix.SOCK_STREAM, r.dir+"/"+name))
 	}
+	r.give(4, r.socket(unix.SOCK_DGRAM, r.dir+"/s.d/dgram/sock"))
+	r.announce(5)
+	s := r.take()
+	r.noneLeft()
+	assert.True(t, s.Has(Control, "x"))
+	assert.Equal(t, []string{r.dir + "/s", r.dir + "/s.d/attach", r.dir + "/s.d/adopt", r.dir + "/s.d/control", r.dir + "/s.d/dgram/sock"}, s.Paths)
+	for i, role := range []string{Stream, Attach, Adopt, Control} {
+		l := s.Listeners[role]
+		require.NotNil(t, l)
+		c, err := net.Dial("unix", s.Paths[i])
+		require.NoError(t, err)
+		a, err := l.AcceptUnix()
+		require.NoError(t, err)
+		assertCloseOnExec(t, l)
+		require.NoError(t, a.Close())
+		require.NoError(t, c.Close())
+		require.NoError(t, l.Close())
+		assert.FileExists(t, s.Paths[i], "the path is the manager's")
+	}
+	require.NoError(t, s.Datagram.Close())
+	assert.FileExists(t, r.dir+"/s.d/dgram/sock")
+	for i := range 5 {
+		_, err := unix.FcntlInt(uintptr(base+i), unix.F_GETFD, 0)
+		require.ErrorIs(t, err, unix.EBADF, "a descriptor is left over")
+	}
+	b, err := json.Marshal(s)
+	require.NoError(t, err)
+	var next Given
+	require.NoError(t, json.Unmarshal(b, &next))
+	assert.Equal(t, Given{Names: s.Names, Paths: s.Paths}, next, "the next image knows what was given")
 }
 
 func assertCloseOnExec(t *testing.T, l *net.UnixListener) {
@@ -218,49 +207,44 @@ func TestRefused(t *testing.T) {
 	tests := []struct {
 		name string
 		set  func(r *rig)
-		give string // name of the descriptor
 		want string
 	}{
-		{"very many", func(r *rig) { r.set("LISTEN_FDS", "33") }, "stream", `LISTEN_FDS="33"`},
-		{"too many names", stream("s"), "stream:attach", "has 2 names"},
-		{"unknown name", stream("s"), "http", `"http": the name means nothing here: use one of stream, attach`},
-		{"not open", func(*rig) {}, "stream", "ask for its address: bad file descriptor"},
+		{"very many", func(r *rig) { r.set("LISTEN_FDS", "33") }, `LISTEN_FDS="33"`},
+		{"not open", func(*rig) {}, "ask for its address: bad file descriptor"},
 		{"a file", func(r *rig) {
 			fd, err := unix.Open(r.dir, unix.O_RDONLY, 0)
 			require.NoError(r.t, err)
 			r.give(0, fd)
-		}, "stream", "ask for its address: socket operation on non-socket"},
+		}, "ask for its address: socket operation on non-socket"},
 		{"an internet socket", func(r *rig) {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 			require.NoError(r.t, err)
 			r.give(0, fd)
-		}, "stream", "it is no unix socket"},
+		}, "it is no unix socket"},
 		{"not bound", func(r *rig) {
 			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 			require.NoError(r.t, err)
 			r.give(0, fd)
-		}, "stream", "it is not bound to an absolute path"},
-		{"another path", stream("t"), "stream", "/t, and stream is expected at "},
-		{"another role", stream("s.d/attach"), "adopt", "/s.d/attach, and adopt is expected at "},
-		{"no place by path", stream("t"), "x.socket", "/t, which is neither SOCKET ("},
-		{"a datagram socket", func(r *rig) { r.give(0, r.socket(unix.SOCK_DGRAM, r.dir+"/s")) }, "stream", "is not a stream socket (ListenStream=)"},
+		}, "it is not bound to an absolute path"},
+		{"another path", stream("t"), "/t, which is neither SOCKET ("},
+		{"a datagram socket", func(r *rig) { r.give(0, r.socket(unix.SOCK_DGRAM, r.dir+"/s")) }, "is not a stream socket (ListenStream=)"},
 		{"a packet socket", func(r *rig) {
 			if runtime.GOOS == "darwin" {
 				r.t.Skip("darwin: unix sockets are streams or datagrams (xnu, bsd/kern/uipc_proto.c)")
 			}
 			r.give(0, r.socket(unix.SOCK_SEQPACKET, r.dir+"/s"))
-		}, "", "is not a stream socket"},
-		{"a stream socket", stream("s.d/dgram/sock"), "dgram", "is not a datagram socket (ListenDatagram=)"},
+		}, "is not a stream socket"},
+		{"a stream socket", stream("s.d/dgram/sock"), "is not a datagram socket (ListenDatagram=)"},
 		{"not listening", func(r *rig) {
 			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 			require.NoError(r.t, err)
 			require.NoError(r.t, unix.Bind(fd, &unix.SockaddrUnix{Name: r.dir + "/s"}))
 			r.give(0, fd)
-		}, "stream", "does not listen: a socket with Accept=yes"},
+		}, "does not listen: a socket with Accept=yes"},
 		{"no runtime directory", func(r *rig) {
 			stream("s.d/attach")(r)
 			r.opts.Dir = ""
-		}, "attach", "--runtime-dir=none"},
+		}, "nor a socket beside it (in none, as --runtime-dir says)"},
 		{"twice", func(r *rig) {
 			fd := r.socket(unix.SOCK_STREAM, r.dir+"/s")
 			again, err := unix.Dup(fd)
@@ -268,14 +252,13 @@ func TestRefused(t *testing.T) {
 			r.give(0, fd)
 			r.give(1, again)
 			r.announce(2)
-		}, "stream:x.socket", "a second socket for "},
+		}, "a second socket for "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			r.announce(1)
 			tt.set(r)
-			r.set("LISTEN_FDNAMES", tt.give)
 			_, err := Take(r.opts)
 			require.ErrorContains(t, err, tt.want)
 			r.noneLeft()

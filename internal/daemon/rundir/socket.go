@@ -71,7 +71,7 @@ func (d *Dir) ListenDatagram() (*net.UnixConn, error) {
 	d.Bound = slices.DeleteFunc(d.Bound, func(b bound) bool { return b.Name == sockName })
 	b.Name = sockName
 	d.Bound = append(d.Bound, b)
-	c, err := hostfs.Datagram(f)
+	c, err := hostfs.Socket[*net.UnixConn](f)
 	if err != nil {
 		return nil, fmt.Errorf("use %s/%s: %w", d.Path, b.Name, err)
 	}
