@@ -418,9 +418,9 @@ func TestLifeline(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		t.Run(fmt.Sprint("attached again ", over), func(t *testing.T) {
 			r := newRig(t, Options{})
-			line, theirEnd := unixPair(t)
-			daemon, client := unixPair(t)
-			kept, other := unixPair(t)
+			line, theirEnd := unixPair(t, unix.SOCK_STREAM)
+			daemon, client := unixPair(t, unix.SOCK_STREAM)
+			kept, other := unixPair(t, unix.SOCK_STREAM)
 			l, err := link.NewStream(daemon, link.StreamOptions{})
 			require.NoError(t, err)
 			x, err := r.Serve(l, Client{Transport: status.PassedStream, Via: "attach", Lifeline: link.Holding(line), Theirs: link.Holding(kept), Start: true})
@@ -453,10 +453,10 @@ func TestLifeline(t *testing.T) {
 	}
 }
 
-// unixPair is a connected pair of stream sockets.
-func unixPair(t *testing.T) (a, b *net.UnixConn) {
+// unixPair is a connected pair of sockets of a kind.
+func unixPair(t *testing.T, kind int) (a, b *net.UnixConn) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
 	require.NoError(t, err)
 	a, err = link.Descriptor{FD: fds[0]}.Conn()
 	require.NoError(t, err)

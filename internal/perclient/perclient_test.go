@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
@@ -385,13 +386,22 @@ func TestStartsAreLimited(t *testing.T) {
 	assert.Equal(t, maxStarts, r.net.mostOnce)
 }
 
+// TestPanicEndsItsSessionOnly, whatever kind of socket its client has.
 func TestPanicEndsItsSessionOnly(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b, c := r.dial(t), r.dial(t), r.dial(t)
-	r.attached(t, 3)
+	daemon, d := unixPair(t, unix.SOCK_DGRAM)
+	l, err := link.AttachDatagram(link.DatagramOptions{}, link.State{Socket: link.Holding(daemon)})
+	require.NoError(t, err)
+	x, err := r.Serve(l, Client{Start: true})
+	require.NoError(t, err)
+	r.attached(t, 4)
 	say(t, a, 1, "boom")
-	_, err := a.Read(make([]byte, 1))
+	_, err = a.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)
+	_, err = d.Write([]byte("a datagram with a boom in it"))
+	require.NoError(t, err)
+	<-x.Done()
 	say(t, b, 2, "alive")
 	assert.Equal(t, "alive", hear(t, c))
 	eventually(t, func() bool { return r.Clients() == 2 })

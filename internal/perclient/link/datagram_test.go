@@ -179,6 +179,19 @@ func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
 	assert.LessOrEqual(t, len(c.got()), mmsg.BatchLen)
 }
 
+// TestDatagramHandlerPanics: the session that catches it has the client drained, which has all of its room again then.
+func TestDatagramHandlerPanics(t *testing.T) {
+	daemon, client := datagramPair(t)
+	d, err := newDatagram(daemon, DatagramOptions{})
+	require.NoError(t, err)
+	fill(t, client)
+	assert.Panics(t, func() { _ = d.Run(panicking{}) })
+	n := fill(t, client)
+	d.Drain()
+	assert.Equal(t, n, fill(t, client))
+	require.NoError(t, d.Close())
+}
+
 // counting is a Handler that allocates nothing.
 type counting struct{ n atomic.Int64 }
 
