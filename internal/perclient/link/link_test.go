@@ -4,6 +4,7 @@ package link
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -157,6 +158,45 @@ func TestRunHandsOnFrames(t *testing.T) {
 	assert.Equal(t, uint64(4), st.ToNetFrames)
 	assert.Equal(t, uint64(2), st.DropRunt)
 	assert.Equal(t, uint64(4*frame.MinLen+len("onetwothreefour")), st.ToNetBytes)
+}
+
+// TestEveryCut reads frames in two pieces, with any part of a frame behind whole ones.
+func TestEveryCut(t *testing.T) {
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	whole := append(append(wire("one"), wire("two")...), wire("three")...)
+	for cut := range whole {
+		var c collector
+		for _, part := range [][]byte{whole[:cut], whole[cut:]} {
+			_, err := client.Write(part)
+			require.NoError(t, err)
+			for again := false; !again; {
+				again, err = s.readOnce(s.fd, &c)
+				require.NoError(t, err)
+			}
+		}
+		assert.Equal(t, []string{"one", "two", "three"}, c.got(), cut)
+	}
+	require.NoError(t, s.Close())
+}
+
+// TestNoReadBufferIsLeft of a client that ends within a frame.
+func TestNoReadBufferIsLeft(t *testing.T) {
+	for name, end := range map[string]func(Link, *net.UnixConn){
+		"by itself": func(_ Link, c *net.UnixConn) { _ = c.Close() },
+		"shut down": func(l Link, _ *net.UnixConn) { l.Shutdown(DrainOne) },
+	} {
+		daemon, client := pair(t)
+		s, err := NewStream(daemon, StreamOptions{})
+		require.NoError(t, err)
+		_, err = client.Write(wire("half a frame")[:10])
+		require.NoError(t, err)
+		end(s, client)
+		require.Error(t, s.Run(&collector{}), name)
+		assert.True(t, s.buf == nil, name)
+		require.NoError(t, s.Close())
+	}
 }
 
 func TestLostFramingEndsTheLink(t *testing.T) {
@@ -398,7 +438,8 @@ func drainsAfterAPanic(t *testing.T) bool {
 	s.Drain()
 	err = <-wrote // none: everything was read
 	require.NoError(t, s.Close())
-	return err == nil
+	_, end := client.Read(make([]byte, 1)) // no reset
+	return err == nil && errors.Is(end, io.EOF)
 }
 
 // TestDrainAfterItsTime is a process that was stopped, or had no processor, until the time for the drain was over.
