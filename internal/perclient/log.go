@@ -54,11 +54,12 @@ func (c *Session) summarise(err error, st link.Stats) {
 	if c.client.Transport == status.Stream { // else it is in each line, where it is known
 		args = append(args, c.client.Peer.Args()...)
 	}
-	if m := c.watch.MAC(); m != nil {
-		args = append(args, "mac", m.String())
+	known := c.watch.Snapshot()
+	if known.MAC != nil {
+		args = append(args, "mac", known.MAC.String())
 	}
-	if ip := c.watch.IP(); ip.IsValid() {
-		args = append(args, "ip", ip.String())
+	if known.IP.IsValid() {
+		args = append(args, "ip", known.IP.String())
 	}
 	args = append(args, "frames_to_net", st.ToNetFrames, "bytes_to_net", st.ToNetBytes,
 		"frames_to_client", st.ToClientFrames, "bytes_to_client", st.ToClientBytes)

@@ -119,5 +119,5 @@ func TestClaimed(t *testing.T) {
 	assert.Equal(t, now.Add(time.Second), said(renew))
 	assert.Equal(t, now.Add(time.Second), said(ack))
 	assert.Zero(t, said(release))
-	assert.False(t, w.IP().IsValid())
+	assert.False(t, w.Snapshot().IP.IsValid())
 }

@@ -32,11 +32,11 @@ func TestGoldenRequest(t *testing.T) {
 	assert.True(t, Interesting(goldenRequest))
 	assert.True(t, w.FromClient(goldenRequest), "MAC and hostname are new")
 	assert.Equal(t, Snapshot{MAC: guestMAC, Hostname: "alpha", Wanted: ip17, DHCP: REQUEST}, facts(&w))
-	assert.Equal(t, guestMAC, w.MAC())
+	assert.Equal(t, guestMAC, w.Snapshot().MAC)
 	assert.Equal(t, "alpha", w.Snapshot().Hostname)
 	assert.Equal(t, "REQUEST", w.Snapshot().DHCP.String())
 	assert.Equal(t, "Kind(9)", Kind(9).String())
-	assert.False(t, w.IP().IsValid(), "asked for, not given")
+	assert.False(t, w.Snapshot().IP.IsValid(), "asked for, not given")
 	assert.False(t, w.FromClient(goldenRequest), "nothing new")
 }
 
@@ -79,14 +79,14 @@ func TestInteresting(t *testing.T) {
 func TestMACIsTheFirstStation(t *testing.T) {
 	frameFrom := func(mac ...byte) []byte { return join(make([]byte, 6), mac, []byte{0x86, 0xdd}) }
 	var w Watch
-	assert.Nil(t, w.MAC())
+	assert.Nil(t, w.Snapshot().MAC)
 	assert.False(t, w.FromClient(nil))
 	assert.False(t, w.FromClient(make([]byte, 13)), "runt")
 	assert.False(t, w.FromClient(frameFrom(0, 0, 0, 0, 0, 0)), "zero is no address")
 	assert.False(t, w.FromClient(frameFrom(0x33, 0x33, 0, 0, 0, 1)), "multicast is no source")
 	assert.True(t, w.FromClient(frameFrom(guestMAC...)), "any kind of frame will do")
 	assert.False(t, w.FromClient(frameFrom(serverMAC...)))
-	assert.Equal(t, guestMAC, w.MAC())
+	assert.Equal(t, guestMAC, w.Snapshot().MAC)
 }
 
 func TestARP(t *testing.T) {
@@ -122,7 +122,7 @@ func TestARP(t *testing.T) {
 				require.True(t, w.FromClient(goldenARP))
 			}
 			assert.Equal(t, tt.want != before, w.FromClient(tt.frame), "changed")
-			assert.Equal(t, tt.want, w.IP())
+			assert.Equal(t, tt.want, w.Snapshot().IP)
 		})
 	}
 }
@@ -193,7 +193,7 @@ func TestAckToClient(t *testing.T) {
 			var w Watch
 			w.FromClient(arpFrame(1, guestMAC, none, none))
 			assert.Equal(t, tt.want.IsValid(), w.ToClient(tt.frame))
-			assert.Equal(t, tt.want, w.IP())
+			assert.Equal(t, tt.want, w.Snapshot().IP)
 			assert.False(t, w.ToClient(tt.frame), "nothing new")
 		})
 	}
@@ -315,7 +315,7 @@ func TestConcurrentUse(t *testing.T) {
 		func() { w.FromClient(goldenRequest) },
 		func() { w.ToClient(ack) },
 		func() { _ = w.Snapshot() },
-		func() { _, _, _ = w.MAC(), w.IP(), w.Snapshot().Hostname },
+		func() { _ = w.Waiting() },
 	} {
 		wg.Go(func() {
 			for range 1000 {
@@ -325,5 +325,5 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	assert.Equal(t, "alpha", w.Snapshot().Hostname)
-	assert.Contains(t, []netip.Addr{ip17, ip18}, w.IP())
+	assert.Contains(t, []netip.Addr{ip17, ip18}, w.Snapshot().IP)
 }
