@@ -115,7 +115,7 @@ func TestReadMessage(t *testing.T) {
 			require.NoError(t, a.CloseWrite())
 			m, err := ReadMessage(b, 100)
 			assert.Equal(t, c.line, string(m.Line))
-			assert.Equal(t, c.bare, m.Bare())
+			assert.Equal(t, c.bare, m.Bare)
 			assert.Equal(t, c.fd, m.FD != None)
 			if c.code == "" {
 				require.NoError(t, err)
