@@ -89,46 +89,30 @@ func detach(t *testing.T, s *Server) []Detached {
 	return list
 }
 
+// TestDetachAndAttach: the network may be closed meanwhile, once no port of it is left.
 func TestDetachAndAttach(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.dial(t), r.dial(t)
 	reaches(t, a, b, 1, "before")
 	for round := range 5 {
-		list := detach(t, r.Server)
+		list, err := r.Detach(within(t), func() {
+			all := r.net.all()
+			assert.False(t, all[len(all)-1].closed.Load(), "no port is closed yet")
+		}, func() {
+			for _, p := range r.net.all() {
+				assert.True(t, p.closed.Load(), "a port is open")
+			}
+		}, nil)
+		require.NoError(t, err)
 		assert.Zero(t, r.Clients())
 		meanwhile := fmt.Sprint("while no client is read ", round)
 		say(t, a, 1, meanwhile)
-		for _, p := range r.net.all() {
-			assert.True(t, p.closed.Load(), "a port is open")
-		}
 		require.Empty(t, r.Attach(list, linkOf))
 		hears(t, b, meanwhile) // a is read once b is there as well; of what was said before, something may be left
 		reaches(t, a, b, 1, "after")
 		reaches(t, b, a, 2, "and back")
 	}
 	assert.Equal(t, 2, r.Clients())
-}
-
-// TestAttachToAnotherNetwork: the first one is closed meanwhile, once no port of it is left.
-func TestAttachToAnotherNetwork(t *testing.T) {
-	r := newRig(t, Options{})
-	a, b := r.dial(t), r.dial(t)
-	reaches(t, a, b, 1, "before")
-	list, err := r.Detach(within(t), func() {
-		assert.False(t, r.net.all()[0].closed.Load(), "no port is closed yet")
-	}, func() {
-		for _, p := range r.net.all() {
-			assert.True(t, p.closed.Load(), "a port is open")
-		}
-		require.NoError(t, r.net.Close())
-	}, nil)
-	require.NoError(t, err)
-	n := &fakeNetwork{Bridge: bridge.New(bridge.Options{})}
-	t.Cleanup(func() { _ = n.Close() })
-	r.Network(n)
-	require.Empty(t, r.Attach(list, linkOf))
-	drainInput(b)
-	reaches(t, a, b, 1, "after")
 }
 
 // TestAddressesGoOver: what is known behind a client's port is known behind the next one before a frame comes from there.

@@ -252,14 +252,6 @@ func TestStalledClient(t *testing.T) {
 	}
 }
 
-// TestSpoofedFrames: what a guard drops is told.
-func TestSpoofedFrames(t *testing.T) {
-	r := newRig(t, Options{})
-	c := &Session{srv: r.Server, link: newFakeLink(), guard: &fakeGuard{kept: 3}}
-	assert.Equal(t, uint64(3), c.info().Spoofed)
-	assert.Zero(t, (&Session{srv: r.Server, link: newFakeLink()}).info().Spoofed)
-}
-
 // TestIdentity: the network is told the address of a guest that speaks first, again when it comes back, and nothing of one
 // that is silent.
 func TestIdentity(t *testing.T) {

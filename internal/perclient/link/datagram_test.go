@@ -165,20 +165,6 @@ func TestDatagramClientLeaves(t *testing.T) {
 	}
 }
 
-func TestDatagramShutdownUnblocksTheClient(t *testing.T) {
-	daemon, client := datagramPair(t)
-	d, err := newDatagram(daemon, DatagramOptions{})
-	require.NoError(t, err)
-	fill(t, client)
-	d.Shutdown(DrainStop)
-	var c collector
-	assert.ErrorIs(t, d.Run(&c), ErrShutdown)
-	fill(t, client) // there is room again
-	require.NoError(t, d.Close())
-	// What was read before the shutdown was noticed is handed on.
-	assert.LessOrEqual(t, len(c.got()), mmsg.BatchLen)
-}
-
 // TestDatagramHandlerPanics: the session that catches it has the client drained, which has all of its room again then.
 func TestDatagramHandlerPanics(t *testing.T) {
 	daemon, client := datagramPair(t)
