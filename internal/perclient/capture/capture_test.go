@@ -471,3 +471,22 @@ func TestOutputThatBreaks(t *testing.T) {
 	h.FromClient(1, batch(0, 60))
 	assert.ErrorIs(t, r.wait(t).Reason, io.ErrClosedPipe)
 }
+
+// TestNoAllocation: nothing on the frames' way allocates, whatever the reader does.
+func TestNoAllocation(t *testing.T) {
+	for name, stopped := range map[string]bool{"read": false, "not read": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRing(memory, frame.MaxLen)
+			b := batch(0, 60, 1514)
+			s := Session{ring: r, lost: map[uint64]uint64{}}
+			assert.Zero(t, testing.AllocsPerRun(10_000, func() {
+				r.put(1, fromClient, b)
+				r.put(2, toClient, b)
+				r.put(9, toClient, b)
+				if !stopped {
+					s.each(func(record) {})
+				}
+			}))
+		})
+	}
+}

@@ -218,45 +218,6 @@ func TestLostFramingEndsTheLink(t *testing.T) {
 	}
 }
 
-func TestDeliverNeverCutsAFrame(t *testing.T) {
-	const total = 20_000
-	daemon, client := pair(t)
-	require.NoError(t, daemon.SetWriteBuffer(4096))
-	r := start(t, daemon, StreamOptions{QueueSize: smallQueue})
-	go func() {
-		for i := 0; i < total; i += 10 {
-			r.Deliver(numbered(i, 10, 100+i%1400))
-			if i%500 == 0 {
-				time.Sleep(100 * time.Microsecond)
-			}
-		}
-		for r.Stats().Queued > 0 {
-			time.Sleep(time.Millisecond)
-		}
-		r.Shutdown(DrainOne)
-		<-r.done
-		_ = r.Close()
-	}()
-	data, err := io.ReadAll(client)
-	require.NoError(t, err)
-	got, last := 0, -1
-	for len(data) > 0 {
-		b, used, runts, err := frame.Scan(data)
-		require.NoError(t, err)
-		require.Zero(t, runts)
-		require.NotZero(t, used, "the stream ends with a cut frame")
-		for it := b.Iter(); it.Next(); got++ {
-			n := int(binary.BigEndian.Uint64(it.Frame()[frame.MinLen:]))
-			require.Greater(t, n, last, "order")
-			last = n
-		}
-		data = data[used:]
-	}
-	st := r.Stats()
-	assert.Equal(t, uint64(got), st.ToClientFrames)
-	assert.Equal(t, uint64(total-got), st.DropQueueFull, "every frame is delivered or counted")
-}
-
 // TestRestOfACutFrame is written although nothing follows, and the memory for it given back.
 func TestRestOfACutFrame(t *testing.T) {
 	daemon, client := pair(t)

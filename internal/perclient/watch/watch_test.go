@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -288,26 +287,4 @@ func TestNoAllocation(t *testing.T) {
 		w.Snapshot()
 		w.Waiting()
 	}))
-}
-
-func TestConcurrentUse(t *testing.T) {
-	var w Watch
-	var wg sync.WaitGroup
-	ack := dhcp{kind: 5, reply: true, yiaddr: ip18.As4()}.frame()
-	for _, f := range []func(){
-		func() { w.FromClient(goldenARP) },
-		func() { w.FromClient(goldenRequest) },
-		func() { w.ToClient(ack) },
-		func() { _ = w.Snapshot() },
-		func() { _ = w.Waiting() },
-	} {
-		wg.Go(func() {
-			for range 1000 {
-				f()
-			}
-		})
-	}
-	wg.Wait()
-	assert.Equal(t, "alpha", w.Snapshot().Hostname)
-	assert.Contains(t, []netip.Addr{ip17, ip18}, w.Snapshot().IP)
 }
