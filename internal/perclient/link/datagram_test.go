@@ -40,6 +40,15 @@ func send(t *testing.T, c *net.UnixConn, b []byte) {
 	}, 20*time.Second, 50*time.Microsecond)
 }
 
+// datagram is newStream of the other kind.
+func datagram(t *testing.T) (d *Datagram, client *net.UnixConn) {
+	t.Helper()
+	daemon, client := datagramPair(t)
+	d, err := newDatagram(daemon, DatagramOptions{})
+	require.NoError(t, err)
+	return d, client
+}
+
 func startDatagram(t *testing.T, conn *net.UnixConn, o DatagramOptions) *running {
 	t.Helper()
 	d, err := newDatagram(conn, o)
@@ -100,8 +109,8 @@ func TestDatagramBadInput(t *testing.T) {
 		"wrong ones between": {[][]byte{make([]byte, 14), {}, make([]byte, 99000), make([]byte, 60)}, Stats{ToNetFrames: 2, ToNetBytes: 74, DropRunt: 1, DropLong: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			daemon, client := datagramPair(t)
-			r := startDatagram(t, daemon, DatagramOptions{})
+			d, client := datagram(t)
+			r := run(t, d)
 			for _, b := range c.input {
 				_, err := client.Write(b)
 				require.NoError(t, err)
@@ -120,11 +129,11 @@ func TestDatagramBadInput(t *testing.T) {
 }
 
 func TestDatagramLongFrames(t *testing.T) {
-	daemon, client := datagramPair(t)
-	r := startDatagram(t, daemon, DatagramOptions{})
+	d, client := datagram(t)
+	r := run(t, d)
 	r.Deliver(numbered(0, 2, mmsg.MaxLen))
 	assert.Equal(t, mmsg.MaxLen, received(t, client)[0], "its buffer is made for that")
-	require.NoError(t, daemon.SetWriteBuffer(4096))
+	require.NoError(t, d.conn.SetWriteBuffer(4096))
 	var buf []byte
 	for _, n := range []int{60, 60000, 70} {
 		buf = frame.Append(buf, make([]byte, n))
@@ -146,8 +155,8 @@ func TestDatagramClientLeaves(t *testing.T) {
 		"closes, and both ended": func(c *net.UnixConn) error { return errors.Join(c.CloseRead(), c.CloseWrite(), c.Close()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			daemon, client := datagramPair(t)
-			r := startDatagram(t, daemon, DatagramOptions{})
+			d, client := datagram(t)
+			r := run(t, d)
 			for range 50 {
 				_, err := client.Write(frameOf("last words"))
 				require.NoError(t, err)
@@ -167,9 +176,7 @@ func TestDatagramClientLeaves(t *testing.T) {
 
 // TestDatagramHandlerPanics: the session that catches it has the client drained, which has all of its room again then.
 func TestDatagramHandlerPanics(t *testing.T) {
-	daemon, client := datagramPair(t)
-	d, err := newDatagram(daemon, DatagramOptions{})
-	require.NoError(t, err)
+	d, client := datagram(t)
 	n := fill(t, client)
 	assert.Panics(t, func() { _ = d.Run(panicking{}) })
 	fill(t, client)
@@ -184,9 +191,7 @@ type counting struct{ n atomic.Int64 }
 func (c *counting) Frames(b frame.Batch) { c.n.Add(int64(b.Len())) }
 
 func TestDatagramAllocatesNothing(t *testing.T) {
-	daemon, client := datagramPair(t)
-	d, err := newDatagram(daemon, DatagramOptions{})
-	require.NoError(t, err)
+	d, client := datagram(t)
 	var c counting
 	rc, err := client.SyscallConn()
 	require.NoError(t, err)

@@ -108,11 +108,13 @@ type running struct {
 	done chan struct{}
 }
 
-func start(t *testing.T, conn *net.UnixConn, o StreamOptions) *running {
+// newStream is a link that does not run yet, and its client.
+func newStream(t *testing.T) (s *stream, client *net.UnixConn) {
 	t.Helper()
-	s, err := NewStream(conn, o)
+	daemon, client := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
 	require.NoError(t, err)
-	return run(t, s)
+	return s, client
 }
 
 func run(t *testing.T, l Link) *running {
@@ -142,8 +144,8 @@ func (r *running) wait(t *testing.T) error {
 }
 
 func TestRunHandsOnFrames(t *testing.T) {
-	daemon, client := pair(t)
-	r := start(t, daemon, StreamOptions{})
+	s, client := newStream(t)
+	r := run(t, s)
 	whole := append(append(wire("one"), wire("two")...), wire("three")...)
 	for i := range whole { // a byte at a time
 		_, err := client.Write(whole[i : i+1])
@@ -162,9 +164,7 @@ func TestRunHandsOnFrames(t *testing.T) {
 
 // TestEveryCut reads frames in two pieces, with any part of a frame behind whole ones.
 func TestEveryCut(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
+	s, client := newStream(t)
 	whole := append(append(wire("one"), wire("two")...), wire("three")...)
 	for cut := range whole {
 		var c collector
@@ -187,10 +187,8 @@ func TestNoReadBufferIsLeft(t *testing.T) {
 		"by itself": func(_ Link, c *net.UnixConn) { _ = c.Close() },
 		"shut down": func(l Link, _ *net.UnixConn) { l.Shutdown(DrainOne) },
 	} {
-		daemon, client := pair(t)
-		s, err := NewStream(daemon, StreamOptions{})
-		require.NoError(t, err)
-		_, err = client.Write(wire("half a frame")[:10])
+		s, client := newStream(t)
+		_, err := client.Write(wire("half a frame")[:10])
 		require.NoError(t, err)
 		end(s, client)
 		require.Error(t, s.Run(&collector{}), name)
@@ -204,8 +202,8 @@ func TestLostFramingEndsTheLink(t *testing.T) {
 		"69633": {0, 1, 0x10, 1}, "0x41414141": []byte("AAAA"), "0xffffffff": {255, 255, 255, 255},
 	} {
 		t.Run(name, func(t *testing.T) {
-			daemon, client := pair(t)
-			r := start(t, daemon, StreamOptions{})
+			s, client := newStream(t)
+			r := run(t, s)
 			_, err := client.Write(append(append(wire("before"), prefix...), "rest"...))
 			require.NoError(t, err)
 			assert.ErrorIs(t, r.wait(t), frame.ErrTooLong)
@@ -220,9 +218,7 @@ func TestLostFramingEndsTheLink(t *testing.T) {
 
 // TestRestOfACutFrame is written although nothing follows, and the memory for it given back.
 func TestRestOfACutFrame(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
+	s, client := newStream(t)
 	require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
 	cut := 0
 	for length := frame.MaxLen; cut == 0 && length > 69_000; length-- { // Linux cuts none below 64 KiB, and it may be full between two
@@ -235,7 +231,7 @@ func TestRestOfACutFrame(t *testing.T) {
 			sent += frame.PrefixLen + length
 		}
 		cut = s.Stats().Queued % (frame.PrefixLen + length)
-		_, err = io.ReadFull(client, make([]byte, sent))
+		_, err := io.ReadFull(client, make([]byte, sent))
 		require.NoError(t, err)
 		settled(t, s.out)
 		b, ok := chunks.Get()
@@ -247,9 +243,7 @@ func TestRestOfACutFrame(t *testing.T) {
 }
 
 func TestDeliverToAClientThatLeft(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
+	s, client := newStream(t)
 	require.NoError(t, client.Close())
 	s.Deliver(numbered(0, 3, 100))
 	assert.Equal(t, uint64(3), s.Stats().DropClosed)
@@ -274,8 +268,8 @@ func TestShutdownWaitsForABlockedWriter(t *testing.T) { inTime(t, waitsForABlock
 
 // waitsForABlockedWriter is false if the client had no processor for so long that its silence was one.
 func waitsForABlockedWriter(t *testing.T) (told bool) {
-	daemon, client := pair(t)
-	r := start(t, daemon, StreamOptions{})
+	s, client := newStream(t)
+	r := run(t, s)
 	// The client goes on writing for 120 ms, so that silence never lasts 50 ms before.
 	began := time.Now()
 	last, silence := began, time.Duration(0)
@@ -321,10 +315,8 @@ func TestShutdownSchedule(t *testing.T) {
 		"half a frame, and no hope": {half[:10], DrainSchedule{Empty: never, Hard: soon}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			daemon, client := pair(t)
-			s, err := NewStream(daemon, StreamOptions{})
-			require.NoError(t, err)
-			_, err = client.Write(c.before)
+			s, client := newStream(t)
+			_, err := client.Write(c.before)
 			require.NoError(t, err)
 			began := time.Now()
 			s.Shutdown(c.sched)
@@ -335,16 +327,16 @@ func TestShutdownSchedule(t *testing.T) {
 }
 
 func TestDeliverToAClientThatStopsReading(t *testing.T) {
-	daemon, client := pair(t)
-	r := start(t, daemon, StreamOptions{})
+	s, client := newStream(t)
+	r := run(t, s)
 	require.NoError(t, client.CloseRead())
 	r.Deliver(numbered(0, 1, 100))
 	assert.ErrorIs(t, r.wait(t), unix.EPIPE)
 }
 
 func TestIdleClientsHoldNoReadBuffer(t *testing.T) {
-	daemon, client := pair(t)
-	r := start(t, daemon, StreamOptions{})
+	s, client := newStream(t)
+	r := run(t, s)
 	_, err := client.Write(wire("x"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(r.got()) == 1 }, 20*time.Second, time.Millisecond)
@@ -380,9 +372,7 @@ func TestDrainAfterAPanicWithAFullBuffer(t *testing.T) { inTime(t, drainsAfterAP
 
 // drainsAfterAPanic is false if the client had no processor while the daemon drained.
 func drainsAfterAPanic(t *testing.T) bool {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
+	s, client := newStream(t)
 	require.NoError(t, client.SetWriteBuffer(1<<20))
 	wrote := make(chan error, 1)
 	batch := numbered(0, 2*readBufLen/1518, 1514)
@@ -393,7 +383,7 @@ func drainsAfterAPanic(t *testing.T) bool {
 	time.Sleep(50 * time.Millisecond) // more than a buffer is there
 	assert.Panics(t, func() { _ = s.Run(panicking{}) })
 	s.Drain()
-	err = <-wrote // none: everything was read
+	err := <-wrote // none: everything was read
 	require.NoError(t, s.Close())
 	_, end := client.Read(make([]byte, 1)) // no reset
 	return err == nil && errors.Is(end, io.EOF)
@@ -401,13 +391,11 @@ func drainsAfterAPanic(t *testing.T) bool {
 
 // TestDrainAfterItsTime is a process that was stopped, or had no processor, until the time for the drain was over.
 func TestDrainAfterItsTime(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
-	_, err = client.Write(numbered(0, 50, 1514).Bytes())
+	s, client := newStream(t)
+	_, err := client.Write(numbered(0, 50, 1514).Bytes())
 	require.NoError(t, err)
 	s.Shutdown(DrainSchedule{Hard: time.Nanosecond})
-	require.NoError(t, daemon.SetReadDeadline(time.Unix(1, 0)))
+	require.NoError(t, s.conn.SetReadDeadline(time.Unix(1, 0)))
 	_ = s.Run(&collector{})
 	require.NoError(t, s.Close())
 	_, err = client.Read(make([]byte, 1))

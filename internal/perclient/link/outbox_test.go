@@ -403,9 +403,7 @@ func stalls(t *testing.T, stats func() Stats, least time.Duration) {
 
 // TestStreamStalls: a client that does not read is told from one that reads slowly, and from one that nothing is for.
 func TestStreamStalls(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
+	s, client := newStream(t)
 	defer func() { _ = s.Close() }()
 	s.Deliver(numbered(0, 4, 1514))
 	assert.Zero(t, s.Stats().Stalled, "it is all in the socket")

@@ -140,13 +140,11 @@ func TestStreamIsDetachedWhileItsClientIsBehind(t *testing.T) {
 // TestDatagramIsDetached: what its client has not taken is lost, and counted once.
 func TestDatagramIsDetached(t *testing.T) {
 	const frames = 1000 // more than the socket holds, and less than the queue
-	daemon, client := datagramPair(t)
-	d, err := newDatagram(daemon, DatagramOptions{})
-	require.NoError(t, err)
+	d, client := datagram(t)
 	stop := serving(t, d, &collector{})
 	d.Deliver(numbered(0, frames, 1514))
 	stop()
-	d, err = AttachDatagram(DatagramOptions{}, overTheWire(t, d.Detach()))
+	d, err := AttachDatagram(DatagramOptions{}, overTheWire(t, d.Detach()))
 	require.NoError(t, err)
 	came := uint64(len(received(t, client)))
 	assert.Less(t, came, uint64(frames))
