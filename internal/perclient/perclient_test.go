@@ -423,36 +423,6 @@ func TestTooManyClientsAreTurnedAway(t *testing.T) {
 	assert.Equal(t, "welcome", hear(t, d))
 }
 
-func TestShutdownIsInTimeWhateverClientsDo(t *testing.T) {
-	r := newRig(t, Options{})
-	deaf, half, busy := r.dial(t), r.dial(t), r.dial(t)
-	say(t, deaf, 1, "hello")
-	_, err := half.Write([]byte{0, 0, 1, 0, 'x'})
-	require.NoError(t, err)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		b := frame.Append(nil, make([]byte, 1514))
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				if _, err := busy.Write(b); err != nil {
-					return
-				}
-			}
-		}
-	})
-	eventually(t, func() bool { return r.net.attempts() == 3 })
-	began := time.Now()
-	r.shutdown()
-	assert.Less(t, time.Since(began), 15*time.Second, "a caller that waits for them waits for ever")
-	assert.Zero(t, r.Clients())
-	close(stop)
-	wg.Wait()
-}
-
 func TestClosedNetworkEndsClients(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.dial(t)
