@@ -301,6 +301,7 @@ func TestQueueNeverCutsAFrame(t *testing.T) {
 	for c := q.front(); c != nil; c = q.front() {
 		n, end := fit(c, len(c))
 		require.Equal(t, len(c), end, "a cut frame")
+		require.Equal(t, chunkLen, cap(q.chunks[0]), "it is not grown: that would be garbage")
 		it := frame.NewBatch(c, n).Iter()
 		for it.Next() {
 			got = append(got, binary.BigEndian.Uint64(it.Frame()[frame.MinLen:]))
