@@ -89,46 +89,30 @@ func detach(t *testing.T, s *Server) []Detached {
 	return list
 }
 
+// TestDetachAndAttach: the network may be closed meanwhile, once no port of it is left.
 func TestDetachAndAttach(t *testing.T) {
 	r := newRig(t, Options{})
 	a, b := r.dial(t), r.dial(t)
 	reaches(t, a, b, 1, "before")
 	for round := range 5 {
-		list := detach(t, r.Server)
+		list, err := r.Detach(within(t), func() {
+			all := r.net.all()
+			assert.False(t, all[len(all)-1].closed.Load(), "no port is closed yet")
+		}, func() {
+			for _, p := range r.net.all() {
+				assert.True(t, p.closed.Load(), "a port is open")
+			}
+		}, nil)
+		require.NoError(t, err)
 		assert.Zero(t, r.Clients())
 		meanwhile := fmt.Sprint("while no client is read ", round)
 		say(t, a, 1, meanwhile)
-		for _, p := range r.net.all() {
-			assert.True(t, p.closed.Load(), "a port is open")
-		}
 		require.Empty(t, r.Attach(list, linkOf))
 		hears(t, b, meanwhile) // a is read once b is there as well; of what was said before, something may be left
 		reaches(t, a, b, 1, "after")
 		reaches(t, b, a, 2, "and back")
 	}
 	assert.Equal(t, 2, r.Clients())
-}
-
-// TestAttachToAnotherNetwork: the first one is closed meanwhile, once no port of it is left.
-func TestAttachToAnotherNetwork(t *testing.T) {
-	r := newRig(t, Options{})
-	a, b := r.dial(t), r.dial(t)
-	reaches(t, a, b, 1, "before")
-	list, err := r.Detach(within(t), func() {
-		assert.False(t, r.net.all()[0].closed.Load(), "no port is closed yet")
-	}, func() {
-		for _, p := range r.net.all() {
-			assert.True(t, p.closed.Load(), "a port is open")
-		}
-		require.NoError(t, r.net.Close())
-	}, nil)
-	require.NoError(t, err)
-	n := &fakeNetwork{Bridge: bridge.New(bridge.Options{})}
-	t.Cleanup(func() { _ = n.Close() })
-	r.Network(n)
-	require.Empty(t, r.Attach(list, linkOf))
-	drainInput(b)
-	reaches(t, a, b, 1, "after")
 }
 
 // TestAddressesGoOver: what is known behind a client's port is known behind the next one before a frame comes from there.
@@ -418,9 +402,9 @@ func TestLifeline(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		t.Run(fmt.Sprint("attached again ", over), func(t *testing.T) {
 			r := newRig(t, Options{})
-			line, theirEnd := unixPair(t)
-			daemon, client := unixPair(t)
-			kept, other := unixPair(t)
+			line, theirEnd := unixPair(t, unix.SOCK_STREAM)
+			daemon, client := unixPair(t, unix.SOCK_STREAM)
+			kept, other := unixPair(t, unix.SOCK_STREAM)
 			l, err := link.NewStream(daemon, link.StreamOptions{})
 			require.NoError(t, err)
 			x, err := r.Serve(l, Client{Transport: status.PassedStream, Via: "attach", Lifeline: link.Holding(line), Theirs: link.Holding(kept), Start: true})
@@ -453,10 +437,10 @@ func TestLifeline(t *testing.T) {
 	}
 }
 
-// unixPair is a connected pair of stream sockets.
-func unixPair(t *testing.T) (a, b *net.UnixConn) {
+// unixPair is a connected pair of sockets of a kind.
+func unixPair(t *testing.T, kind int) (a, b *net.UnixConn) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
 	require.NoError(t, err)
 	a, err = link.Descriptor{FD: fds[0]}.Conn()
 	require.NoError(t, err)

@@ -104,11 +104,3 @@ func (c *Session) Ready(ctx context.Context) (network.PortInfo, error) {
 		return network.PortInfo{}, ctx.Err()
 	}
 }
-
-// mac is the address of the client's guest: that of its first frame, else the one that it has named, else nil.
-func (c *Session) mac() net.HardwareAddr {
-	if m := c.watch.MAC(); m != nil {
-		return m
-	}
-	return c.client.MAC
-}

@@ -100,7 +100,8 @@ func TestGuard(t *testing.T) {
 	require.NoError(t, a.Close())
 	eventually(t, func() bool { return r.Clients() == 1 })
 	r.shutdown()
-	assert.EqualValues(t, 2, g.kept)
+	_, all := r.Census()
+	assert.EqualValues(t, 2, all.Spoofed)
 	assert.Equal(t, 1, g.closed)
 	assert.Equal(t, []string{"hello", "forged, and let through"}, g.arrived)
 	assert.Contains(t, r.log.String(), "drop_forged=2")
@@ -123,26 +124,30 @@ func (h panicky) WithAttrs(list []slog.Attr) slog.Handler {
 	return panicky{h.Handler.WithAttrs(list), h.armed}
 }
 
-// TestGuardOfOneWhoseEndPanics: its guard is closed all the same, so that its guest may come back.
-func TestGuardOfOneWhoseEndPanics(t *testing.T) {
-	var g fakeGuard
-	var armed atomic.Bool
-	log := slog.New(panicky{slog.NewTextHandler(t.Output(), nil), &armed})
-	s := NewServer(Options{
-		Network: &fakeNetwork{Bridge: bridge.New(bridge.Options{})}, Log: log,
-		Guard: func(_ Client, _ *slog.Logger, saved []byte) Guard {
-			assert.Equal(t, "saved", string(saved))
-			return &g
-		},
-	})
-	l := newFakeLink()
-	require.Empty(t, s.Attach([]Detached{{ID: 7, Guard: []byte("saved")}}, func(*Detached) (link.Link, error) { return l, nil }))
-	eventually(t, func() bool { return s.List()[0].State == status.StateRunning })
-	armed.Store(true)
-	l.end(io.EOF)
-	eventually(t, func() bool { return s.Clients() == 0 })
-	s.Stop()
-	s.Wait(within(t))
-	assert.False(t, armed.Load())
-	assert.Equal(t, 1, g.closed)
+// TestGuardIsClosed so that its guest may come back, also of a client whose end panics, and of one that left before its port came.
+func TestGuardIsClosed(t *testing.T) {
+	for state, slow := range map[string]time.Duration{status.StateRunning: 0, status.StateStarting: time.Hour} {
+		t.Run(state, func(t *testing.T) {
+			var g fakeGuard
+			var armed atomic.Bool
+			log := slog.New(panicky{slog.NewTextHandler(t.Output(), nil), &armed})
+			s := NewServer(Options{
+				Network: &fakeNetwork{Bridge: bridge.New(bridge.Options{}), slow: slow}, Log: log,
+				Guard: func(_ Client, _ *slog.Logger, saved []byte) Guard {
+					assert.Equal(t, "saved", string(saved))
+					return &g
+				},
+			})
+			l := newFakeLink()
+			require.Empty(t, s.Attach([]Detached{{ID: 7, Guard: []byte("saved")}}, func(*Detached) (link.Link, error) { return l, nil }))
+			eventually(t, func() bool { return s.List()[0].State == state })
+			armed.Store(slow == 0)
+			l.end(io.EOF)
+			eventually(t, func() bool { return s.Clients() == 0 })
+			s.Stop()
+			s.Wait(within(t))
+			assert.False(t, armed.Load())
+			assert.Equal(t, 1, g.closed)
+		})
+	}
 }

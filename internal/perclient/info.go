@@ -33,7 +33,7 @@ type Info struct {
 	Path      string // of a datagram client's socket
 	FD        int    // as in the log
 	Peer      hostfs.Peer
-	MAC       net.HardwareAddr // of its guest; nil: not known
+	MAC       net.HardwareAddr // of its guest: that of its first frame, else the one that it has named; nil: not known
 	Watch     watch.Snapshot
 
 	State string // status.StateQuiet and so on
@@ -78,11 +78,14 @@ func (c *Session) Transport() string { return c.client.Transport }
 
 // info is what is known of the session's client now. It waits for nothing: no lock is held while the port is asked.
 func (c *Session) info() Info {
-	st := c.link.Stats()
+	st, known := c.link.Stats(), c.watch.Snapshot()
 	i := Info{
 		ID: c.id, Name: c.client.Name, Transport: c.client.Transport, Path: c.client.Path, FD: c.link.Fd(), Peer: c.client.Peer,
-		MAC: c.mac(), Watch: c.watch.Snapshot(), Began: c.began,
+		MAC: known.MAC, Watch: known, Began: c.began,
 		Link: st, QueueLimit: cmp.Or(c.srv.opts.QueueSize, link.DefaultQueueSize),
+	}
+	if i.MAC == nil {
+		i.MAC = c.client.MAC
 	}
 	i.State, i.Err = c.state(st)
 	i.DropHeld = c.dropHeld.Load()

@@ -102,7 +102,7 @@ func (c *Session) identity() string {
 	if c.client.Name != "" {
 		return "name " + c.client.Name
 	}
-	if m := c.watch.MAC(); m != nil {
+	if m := c.watch.Snapshot().MAC; m != nil {
 		return m.String()
 	}
 	return ""

@@ -54,11 +54,12 @@ func (c *Session) summarise(err error, st link.Stats) {
 	if c.client.Transport == status.Stream { // else it is in each line, where it is known
 		args = append(args, c.client.Peer.Args()...)
 	}
-	if m := c.watch.MAC(); m != nil {
-		args = append(args, "mac", m.String())
+	known := c.watch.Snapshot()
+	if known.MAC != nil {
+		args = append(args, "mac", known.MAC.String())
 	}
-	if ip := c.watch.IP(); ip.IsValid() {
-		args = append(args, "ip", ip.String())
+	if known.IP.IsValid() {
+		args = append(args, "ip", known.IP.String())
 	}
 	args = append(args, "frames_to_net", st.ToNetFrames, "bytes_to_net", st.ToNetBytes,
 		"frames_to_client", st.ToClientFrames, "bytes_to_client", st.ToClientBytes)
@@ -74,28 +75,23 @@ func (c *Session) dropArgs(st link.Stats) (args []any) {
 	_, spoofed := c.guardDrops()
 	c.telling.Lock()
 	defer c.telling.Unlock()
-	for _, d := range []struct {
-		reason network.DropReason
-		n      uint64
-	}{
-		{"drop_queue_full", st.DropQueueFull},
-		{"drop_runt", st.DropRunt},
-		{"drop_long", st.DropLong},
-		{"drop_foreign", st.DropForeign},
-		{"drop_starting", c.dropHeld.Load() + st.DropStarting},
-		{network.DropStorm, c.ports.Drops[network.DropStorm]},
-		{network.DropOversize, c.ports.Drops[network.DropOversize]},
-		{network.DropHairpin, c.ports.Drops[network.DropHairpin]},
-		{network.DropIsolated, c.ports.Drops[network.DropIsolated]},
-		{network.DropRefused, c.ports.Drops[network.DropRefused]},
-		{network.DropExhausted, c.ports.Drops[network.DropExhausted]},
-		{network.DropDown, c.ports.Drops[network.DropDown]},
-		{"lost_oversize", c.ports.Lost[network.DropOversize] + st.DropOversize},
-	} {
-		if d.n > 0 {
-			args = append(args, string(d.reason), d.n)
+	add := func(reason network.DropReason, n uint64) {
+		if n > 0 {
+			args = append(args, string(reason), n)
 		}
 	}
+	add("drop_queue_full", st.DropQueueFull)
+	add("drop_runt", st.DropRunt)
+	add("drop_long", st.DropLong)
+	add("drop_foreign", st.DropForeign)
+	add("drop_starting", c.dropHeld.Load()+st.DropStarting)
+	for _, r := range []network.DropReason{
+		network.DropStorm, network.DropOversize, network.DropHairpin, network.DropIsolated, network.DropRefused, network.DropExhausted,
+		network.DropDown,
+	} {
+		add(r, c.ports.Drops[r])
+	}
+	add("lost_oversize", c.ports.Lost[network.DropOversize]+st.DropOversize)
 	return append(args, spoofed...)
 }
 

@@ -189,12 +189,8 @@ func (c *Session) end(err error) {
 	c.parts.Wait()
 	c.dropHeld.Add(uint64(c.heldN)) // what its port was not there for
 	faults.Point("perclient.end")
-	if c.guard != nil { // before the link: the guest may come back at once
-		c.guard.Close()
-	}
 	st := c.link.Stats()
-	_ = c.link.Close()
-	c.closeOthers()
+	c.close()
 	c.srv.remove(c, c.info())
 	c.summarise(err, st)
 }
@@ -203,16 +199,16 @@ func (c *Session) end(err error) {
 func (c *Session) abandon() {
 	c.cancel()
 	c.parts.Wait()
-	_ = c.link.Close()
-	c.closeOthers()
-	if c.guard != nil {
-		c.guard.Close()
-	}
+	c.close()
 	c.srv.remove(c, Info{Peer: c.client.Peer})
 }
 
-// closeOthers closes the sockets that the session has besides its link.
-func (c *Session) closeOthers() {
+// close closes the sockets that the session has, and before them its guard: the guest may come back at once.
+func (c *Session) close() {
+	if c.guard != nil {
+		c.guard.Close()
+	}
+	_ = c.link.Close()
 	c.client.Lifeline.Close()
 	c.telling.Lock()
 	defer c.telling.Unlock()

@@ -141,7 +141,6 @@ func TestFrames(t *testing.T) {
 		{"IPv4 length above the frame", raw(macGW, macA, "0800 45 00 0015 0000 0000 40 01 0000", ipA, ipGW), "spoofed_malformed"},
 		{"IPv4 length below the header", raw(macGW, macA, "0800 45 00 0013 0000 0000 40 01 0000", ipA, ipGW), "spoofed_malformed"},
 		{"first fragment", ipv4(macA, ipA, "2000", "11", udp(1000, 53, "0001")), ""},
-		{"first fragment, too short for the ports", ipv4(macA, ipA, "2000", "11", "0043 0044"), "spoofed_malformed"},
 		{"first fragment of a server's message", ipv4(macA, ipA, "2000", "11", udp(67, 1000, "00")), "spoofed_dhcp"},
 		{"further fragment", ipv4(macA, ipA, "2001", "11", "0043 0044 0000 0000"), ""},
 		{"further fragment of another", ipv4(macA, ipB, "2001", "11", "0043 0044 0000 0000"), "spoofed_ipv4"},
@@ -160,12 +159,10 @@ func TestFrames(t *testing.T) {
 		{"DHCP relay", ipv4(macA, ipA, "0000", "11", udp(68, 67, dhcpMessage("01", "00000001", ip0, ip0, ipA, macA, "350101"))), "spoofed_dhcp"},
 		{"DHCP reply to a server", ipv4(macA, ipA, "0000", "11", udp(68, 67, dhcpMessage("02", "00000001", ip0, ipB, ip0, macA, "350105"))), "spoofed_dhcp"},
 		{"ACK as a request", ipv4(macA, ipA, "0000", "11", udp(68, 67, dhcpMessage("01", "00000001", ip0, ipB, ip0, macA, "350105"))), "spoofed_dhcp"},
-		{"DHCP for another kind of hardware", ipv4(macA, ip0, "0000", "11", udp(68, 67, "01 06"+discover[4:])), "spoofed_malformed"},
 
 		{"ARP request", arp(macA, "0001", macA, ipA, ipGW), ""},
 		{"ARP reply", arp(macA, "0002", macA, ipA, ipGW), ""},
 		{"ARP probe", arp(macA, "0001", macA, ip0, ipB), ""},
-		{"ARP, padded", append(arp(macA, "0001", macA, ipA, ipGW), make([]byte, 18)...), ""},
 		{"ARP reply from nowhere", arp(macA, "0002", macA, ip0, ipGW), "spoofed_arp"},
 		{"ARP for another's address", arp(macA, "0002", macA, ipB, ipGW), "spoofed_arp"},
 		{"ARP for another's MAC", arp(macA, "0002", macB, ipA, ipGW), "spoofed_arp"},
@@ -249,8 +246,6 @@ func TestLease(t *testing.T) {
 		{"ACK of an address that is reserved", fromServer(macA, ipHost, "05", hour), false},
 		{"ACK of another subnet", fromServer(macA, "0a000002", "05", hour), false},
 		{"ACK without an address", fromServer(macA, ip0, "05"), false},
-		{"ACK in a fragment", ipv4(macGW, ipGW, "2000", "11", udp(67, 68, dhcpMessage("02", "00000007", ip0, ipA, ip0, macA, hour, "350105"))), false},
-		{"ACK from another port", ipv4(macGW, ipGW, "0000", "11", udp(66, 68, dhcpMessage("02", "00000007", ip0, ipA, ip0, macA, hour, "350105"))), false},
 		{"ACK cut", fromServer(macA, ipA, "05", hour)[:200], false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

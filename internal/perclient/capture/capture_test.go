@@ -295,20 +295,6 @@ func TestNoClientThere(t *testing.T) {
 	assert.Len(t, intfs, 1)
 }
 
-func TestClientsAreChosen(t *testing.T) {
-	h := newHub(Options{})
-	r := start(t, h, Request{Clients: []uint64{2, 9}})
-	for id := range uint64(20) {
-		h.FromClient(id, batch(int(id), 60))
-	}
-	r.sees(t, 2)
-	_, packets, intfs := r.end(t)
-	require.Len(t, packets, 2)
-	assert.Len(t, intfs, 3)
-	assert.Equal(t, numbered(2, 60), packets[0].data)
-	assert.Equal(t, numbered(9, 60), packets[1].data)
-}
-
 // accept88b5 is "ether proto 0x88b5 and len > 100".
 var accept88b5 = []Instruction{
 	{0x28, 0, 0, 12}, {0x15, 0, 3, 0x88b5}, {0x80, 0, 0, 0}, {0x25, 0, 1, 100}, {0x06, 0, 0, 262144}, {0x06, 0, 0, 0},
@@ -484,4 +470,23 @@ func TestOutputThatBreaks(t *testing.T) {
 	r.out.breaks(io.ErrClosedPipe)
 	h.FromClient(1, batch(0, 60))
 	assert.ErrorIs(t, r.wait(t).Reason, io.ErrClosedPipe)
+}
+
+// TestNoAllocation: nothing on the frames' way allocates, whatever the reader does.
+func TestNoAllocation(t *testing.T) {
+	for name, stopped := range map[string]bool{"read": false, "not read": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRing(memory, frame.MaxLen)
+			b := batch(0, 60, 1514)
+			s := Session{ring: r, lost: map[uint64]uint64{}}
+			assert.Zero(t, testing.AllocsPerRun(10_000, func() {
+				r.put(1, fromClient, b)
+				r.put(2, toClient, b)
+				r.put(9, toClient, b)
+				if !stopped {
+					s.each(func(record) {})
+				}
+			}))
+		})
+	}
 }

@@ -106,10 +106,11 @@ func instructions(out string) ([]Instruction, error) {
 	}
 	program := make([]Instruction, n)
 	for i := range program {
-		p := &program[i]
-		if _, err := fmt.Sscanln(lines[i+1], &p.Op, &p.JT, &p.JF, &p.K); err != nil {
+		p := make(Instruction, 4)
+		if _, err := fmt.Sscanln(lines[i+1], &p[0], &p[1], &p[2], &p[3]); err != nil {
 			return nil, fmt.Errorf("it prints no instruction %d: %w", i, err)
 		}
+		program[i] = p
 	}
 	return program, nil
 }

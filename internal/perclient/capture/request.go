@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"golang.org/x/net/bpf"
 
@@ -42,35 +43,8 @@ type Request struct {
 	Filter  []Instruction `json:"filter,omitempty"`  // of those only that it returns anything but 0 for; empty: all
 }
 
-// An Instruction is one of classic BPF, as struct sock_filter. In JSON it is [code, jt, jf, k].
-type Instruction struct {
-	Op     uint16
-	JT, JF uint8
-	K      uint32
-}
-
-// MarshalJSON implements json.Marshaler.
-func (i Instruction) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, "[%d,%d,%d,%d]", i.Op, i.JT, i.JF, i.K), nil
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (i *Instruction) UnmarshalJSON(b []byte) error {
-	var n []*uint64
-	if err := json.Unmarshal(b, &n); err != nil {
-		return fmt.Errorf("an instruction of the filter is no list of four numbers: %w", err)
-	}
-	if len(n) != 4 {
-		return fmt.Errorf("an instruction of the filter has %d numbers, not code, jt, jf and k", len(n))
-	}
-	for j, limit := range []uint64{1<<16 - 1, 1<<8 - 1, 1<<8 - 1, 1<<32 - 1} {
-		if n[j] == nil || *n[j] > limit {
-			return fmt.Errorf("an instruction of the filter has a number that is none or above %d", limit)
-		}
-	}
-	*i = Instruction{Op: uint16(*n[0]), JT: uint8(*n[1]), JF: uint8(*n[2]), K: uint32(*n[3])}
-	return nil
-}
+// An Instruction is one of classic BPF, as struct sock_filter: code, jt, jf and k.
+type Instruction []uint32
 
 // DecodeRequest reads a request, which is a JSON object with these fields and no others, and checks it. Nothing at all asks
 // for everything.
@@ -118,10 +92,13 @@ func newFilter(program []Instruction) (*bpf.VM, error) {
 	}
 	decoded := make([]bpf.Instruction, len(program))
 	for n, i := range program {
-		decoded[n] = bpf.RawInstruction{Op: i.Op, Jt: i.JT, Jf: i.JF, K: i.K}.Disassemble()
+		if len(i) != 4 || i[0] > math.MaxUint16 || max(i[1], i[2]) > math.MaxUint8 {
+			return nil, fmt.Errorf("instruction %d of the filter is no code, jt, jf and k, but %d", n, i)
+		}
+		decoded[n] = bpf.RawInstruction{Op: uint16(i[0]), Jt: uint8(i[1]), Jf: uint8(i[2]), K: i[3]}.Disassemble()
 		switch decoded[n].(type) {
 		case bpf.RawInstruction, bpf.NegateA: // the machine knows neither
-			return nil, fmt.Errorf("instruction %d of the filter, code %#x, is none that runs here", n, i.Op)
+			return nil, fmt.Errorf("instruction %d of the filter, code %#x, is none that runs here", n, i[0])
 		}
 	}
 	vm, err := bpf.NewVM(decoded)

@@ -235,10 +235,7 @@ func TestUpgradeTowardsClients(t *testing.T) {
 			t.Run(fmt.Sprintf("connected=%v,fails=%v", connected, fails), func(t *testing.T) {
 				hasNothingLeft(t)
 				l := newLab(t, nil)
-				p := l.either("c", connected)
-				p.send(testFrame(ethernetLen, 0))
-				s := l.session(p.path)
-				s.waitFrames(t, 1)
+				p, s := l.joined("c", connected)
 				const frames = 8000 // more than a socket holds
 				for i := range frames {
 					s.link.Deliver(batchOf(testFrame(ethernetLen, i)))
@@ -382,9 +379,7 @@ func TestUpgradeKeepsSockets(t *testing.T) {
 	l := newLab(t, nil)
 	join := func(name string) (*peer, *session) {
 		at := l.current()
-		p := l.either(name, true)
-		p.send(testFrame(60, 1))
-		s := l.session(p.path)
+		p, s := l.joined(name, true)
 		require.Eventually(t, func() bool { return l.current() != at }, patience, time.Millisecond)
 		return p, s
 	}

@@ -102,9 +102,7 @@ func TestCloseEndsAll(t *testing.T) {
 	l := newLab(t, nil)
 	var all []*session
 	for i := range 6 {
-		p := l.either(fmt.Sprint("c", i), i%2 == 0)
-		p.send(testFrame(60, 1))
-		s := l.session(p.path)
+		_, s := l.joined(fmt.Sprint("c", i), i%2 == 0)
 		for range 50 { // never read
 			s.link.Deliver(batchOf(testFrame(ethernetLen, 1), testFrame(ethernetLen, 2)))
 		}
@@ -147,10 +145,7 @@ func TestVanish(t *testing.T) {
 func TestSweepSparesTheLiving(t *testing.T) {
 	l := newLab(t, nil)
 	for i := range 4 {
-		p := l.either(fmt.Sprint("c", i), i%2 == 0)
-		p.send(testFrame(60, i))
-		s := l.session(p.path)
-		s.waitFrames(t, 1)
+		p, s := l.joined(fmt.Sprint("c", i), i%2 == 0)
 		for range 3 {
 			l.sweep()
 		}

@@ -144,21 +144,6 @@ func TestPathCannotTurn(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Count(l.log.String(), "no room on the disk") == 1 }, patience, time.Millisecond)
 }
 
-// TestDisconnectedComesBack: a client whose session was ended is connected to a socket that has the path no more, and is served
-// again with its next frame.
-func TestDisconnectedComesBack(t *testing.T) {
-	l := newLab(t, nil)
-	at := l.current()
-	p := l.connected("a")
-	s := p.greet(l)
-	l.turned(at)
-	s.link.Shutdown(link.DrainOne)
-	_ = s.waitEnd(t)
-	p.send(testFrame(ethernetLen, 1))
-	again := l.session(p.path, s)
-	again.gets(t, p)
-}
-
 // TestIdleSockets: of those that had the path only some are kept without a client, the last ones.
 func TestIdleSockets(t *testing.T) {
 	hasNothingLeft(t)

@@ -68,6 +68,31 @@ func TestAcceptEnds(t *testing.T) {
 	}
 }
 
+// TestAcceptEndsUnderAFlood: there is always one more connection.
+func TestAcceptEndsUnderAFlood(t *testing.T) {
+	ln, path := listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	knock := func() {
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	knock()
+	accepted := 0
+	Accept(ctx, ln, func(c *net.UnixConn) {
+		_ = c.Close()
+		knock()
+		switch accepted++; accepted {
+		case 10:
+			cancel()
+		case 1000:
+			_ = ln.Close()
+		}
+	}, slog.New(slog.DiscardHandler))
+	assert.Equal(t, 10, accepted)
+}
+
 func TestAcceptSurvivesRunningOutOfDescriptors(t *testing.T) {
 	ln, path := listen(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -301,6 +301,7 @@ func TestQueueNeverCutsAFrame(t *testing.T) {
 	for c := q.front(); c != nil; c = q.front() {
 		n, end := fit(c, len(c))
 		require.Equal(t, len(c), end, "a cut frame")
+		require.Equal(t, chunkLen, cap(q.chunks[0]), "it is not grown: that would be garbage")
 		it := frame.NewBatch(c, n).Iter()
 		for it.Next() {
 			got = append(got, binary.BigEndian.Uint64(it.Frame()[frame.MinLen:]))
@@ -403,9 +404,7 @@ func stalls(t *testing.T, stats func() Stats, least time.Duration) {
 
 // TestStreamStalls: a client that does not read is told from one that reads slowly, and from one that nothing is for.
 func TestStreamStalls(t *testing.T) {
-	daemon, client := pair(t)
-	s, err := NewStream(daemon, StreamOptions{})
-	require.NoError(t, err)
+	s, client := newStream(t)
 	defer func() { _ = s.Close() }()
 	s.Deliver(numbered(0, 4, 1514))
 	assert.Zero(t, s.Stats().Stalled, "it is all in the socket")

@@ -137,6 +137,23 @@ func TestStreamIsDetachedWhileItsClientIsBehind(t *testing.T) {
 	}
 }
 
+// TestDatagramIsDetached: what its client has not taken is lost, and counted once.
+func TestDatagramIsDetached(t *testing.T) {
+	const frames = 1000 // more than the socket holds, and less than the queue
+	d, client := datagram(t)
+	stop := serving(t, d, &collector{})
+	d.Deliver(numbered(0, frames, 1514))
+	stop()
+	d, err := AttachDatagram(DatagramOptions{}, overTheWire(t, d.Detach()))
+	require.NoError(t, err)
+	came := uint64(len(received(t, client)))
+	assert.Less(t, came, uint64(frames))
+	d.Deliver(numbered(0, 1, 60))
+	require.Eventually(t, func() bool { return len(received(t, client)) == 1 }, 20*time.Second, time.Millisecond)
+	assert.Equal(t, Stats{ToClientFrames: came + 1, ToClientBytes: came*1514 + 60, DropQueueFull: frames - came}, d.Stats())
+	require.NoError(t, d.Close())
+}
+
 // readNumbers reads the numbered frames of one length until the end; another length ends it as well.
 func readNumbers(client *net.UnixConn, length int) (got []uint64) {
 	b := make([]byte, frame.PrefixLen+length)

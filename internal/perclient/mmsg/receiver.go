@@ -40,29 +40,22 @@ type receiveWay interface {
 // NewReceiver takes a Receiver from the free list or makes one. With names, Name tells what sent a message. The error is the
 // system's when it has no memory.
 func NewReceiver(names bool) (*Receiver, error) {
-	if r, ok := freeReceivers(names).Get(); ok {
+	if r, ok := freeReceivers[names].Get(); ok {
 		return r, nil
 	}
 	return newReceiver(names)
 }
 
-// nameless and named are the Receivers that no client uses. A mapping of our own cannot fail to be freed; if it does, the memory is lost
-// but nothing else.
-var nameless, named = Pool[*Receiver]{Drop: unmap}, Pool[*Receiver]{Drop: unmap}
+// freeReceivers are those that no client uses, with names and without. A mapping of our own cannot fail to be freed; if it does, the
+// memory is lost but nothing else.
+var freeReceivers = map[bool]*Pool[*Receiver]{true: {Drop: unmap}, false: {Drop: unmap}}
 
 func unmap(r *Receiver) { _ = r.way.free() }
-
-func freeReceivers(names bool) *Pool[*Receiver] {
-	if names {
-		return &named
-	}
-	return &nameless
-}
 
 // Free gives r back; it must not be used any more, nor what Msg, Name and Pack returned.
 func (r *Receiver) Free() {
 	r.n = 0
-	freeReceivers(r.names).Put(r)
+	freeReceivers[r.names].Put(r)
 }
 
 // Receive receives what waits at fd, a datagram socket, up to BatchLen messages, without waiting whatever fd's flags say.

@@ -61,7 +61,7 @@ func (c *conn) client(r proto.Request, bound string) perclient.Client {
 func (c *conn) request() (m proto.Message, r proto.Request, err error) {
 	adopt := c.via == viaAdopt
 	m, err = proto.ReadMessage(c.UnixConn, proto.MaxLine)
-	c.bare = adopt && m.Bare()
+	c.bare = adopt && m.Bare
 	r = proto.Request{Version: proto.Version, Transport: proto.Datagram}
 	if err == nil && !c.bare {
 		r, err = proto.DecodeRequest(m.Line)

@@ -20,8 +20,6 @@ import (
 // A Watch collects what is known about one client. Its zero value knows nothing and is ready. All methods may be called
 // from several goroutines.
 type Watch struct {
-	mac atomic.Uint64 // a MAC, none before the first frame
-
 	mu    sync.Mutex
 	known Snapshot
 	waits atomic.Bool      // known.Waiting is not zero; set with mu held
@@ -79,13 +77,16 @@ func Interesting(f []byte) bool {
 // first frame must be passed whatever it is, later ones only if Interesting. The guest decides how often something
 // changes: a caller that logs it must limit its rate.
 func (w *Watch) FromClient(f []byte) (changed bool) {
-	if m := w.number(); m == 0 && len(f) >= EthernetLen && MACOf(f[6:]).IsStation() {
-		changed = w.mac.CompareAndSwap(0, uint64(MACOf(f[6:])))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.known.MAC == nil && len(f) >= EthernetLen && MACOf(f[6:]).IsStation() {
+		w.known.MAC, changed = MACOf(f[6:]).Hardware(), true
 	}
+	own := MACOf(w.known.MAC)
 	if a, ok := ParseARP(f); ok {
-		return a.MAC == w.number() && w.claim(a) || changed
+		return a.MAC == own && w.claim(a) || changed
 	}
-	if m, ok := ParseDHCP(dhcpIn(f)); ok && m.Op == OpRequest && m.MAC == w.number() {
+	if m, ok := ParseDHCP(dhcpIn(f)); ok && m.Op == OpRequest && m.MAC == own {
 		return w.clientDHCP(&m) || changed
 	}
 	return changed
@@ -95,11 +96,11 @@ func (w *Watch) FromClient(f []byte) (changed bool) {
 // from a DHCP ACK for this client's MAC. Only Interesting frames need to be passed, and answers only while Waiting.
 func (w *Watch) ToClient(f []byte) (changed bool) {
 	m, ok := ParseDHCP(dhcpIn(f))
-	if !ok || m.Op != OpReply || m.MAC != w.number() {
-		return false
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !ok || m.Op != OpReply || m.MAC != MACOf(w.known.MAC) {
+		return false
+	}
 	switch m.Kind {
 	case OFFER:
 		w.known.Counts.Offers++
@@ -114,28 +115,13 @@ func (w *Watch) ToClient(f []byte) (changed bool) {
 	return m.Kind == ACK && Usable(m.Yours) && w.setIP(m.Yours)
 }
 
-// MAC is the source address of the client's first frame, nil before it.
-func (w *Watch) MAC() net.HardwareAddr { return w.number().Hardware() }
-
-func (w *Watch) number() MAC { return MAC(w.mac.Load()) }
-
-// IP is the IPv4 address that the client uses, invalid while none is known.
-func (w *Watch) IP() netip.Addr {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.known.IP
-}
-
 // Waiting reports whether the guest waits for an answer of a DHCP server. It costs one atomic load.
 func (w *Watch) Waiting() bool { return w.waits.Load() }
 
-// Snapshot is everything known now. It allocates nothing but once, for the MAC.
+// Snapshot is everything known now. It allocates nothing.
 func (w *Watch) Snapshot() Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.known.MAC == nil {
-		w.known.MAC = w.MAC()
-	}
 	if !w.known.Asked.IsZero() && w.time().Sub(w.known.Asked) > patience {
 		w.answered()
 	}
@@ -151,13 +137,11 @@ func (w *Watch) time() time.Time {
 }
 
 // claim notes the address that the guest says it uses in an ARP packet. A probe (RFC 5227, from 0.0.0.0) claims nothing, and an
-// answer may be for another station (proxy ARP).
+// answer may be for another station (proxy ARP). w.mu is held.
 func (w *Watch) claim(a arpPacket) (changed bool) {
 	if !Usable(a.Sender) || a.Op != OpRequest && a.Op != OpReply {
 		return false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if a.Op == OpReply && a.Sender != a.Target && w.known.IP.IsValid() && w.known.IP != a.Sender {
 		return false
 	}
@@ -190,10 +174,8 @@ func (w *Watch) answered() {
 	w.waits.Store(false)
 }
 
-// clientDHCP notes what the guest tells its server.
+// clientDHCP notes what the guest tells its server. w.mu is held.
 func (w *Watch) clientDHCP(m *message) (changed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	before := w.known.IP
 	switch m.Kind {
 	case DISCOVER, REQUEST:
@@ -255,11 +237,9 @@ func (w *Watch) question(m *message) {
 
 // Restore makes w know what v says. It is called before any other method.
 func (w *Watch) Restore(v Snapshot) {
-	w.mac.Store(uint64(MACOf(v.MAC)))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.known = v
-	w.known.MAC = nil // of Snapshot's own
 	w.waits.Store(!v.Waiting.IsZero())
 	w.known.Hostname = v.Hostname[:min(len(v.Hostname), maxHostname)]
 }

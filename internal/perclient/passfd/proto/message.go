@@ -24,13 +24,8 @@ type Message struct {
 	Line []byte
 	// FD is the descriptor that came with the first byte, close-on-exec, else None. It is the caller's.
 	FD int
-
-	bare bool
-}
-
-// Bare reports that the message is no request but a NUL byte or a descriptor without data, the way that expects no reply.
-func (m Message) Bare() bool {
-	return m.bare
+	// Bare: the message is no request but a NUL byte or a descriptor without data, the way that expects no reply.
+	Bare bool
 }
 
 // Close closes the message's descriptor, if it has one.
@@ -72,14 +67,14 @@ func ReadMessage(c *net.UnixConn, limit int) (m Message, err error) {
 		} else {
 			closeAll(fds)
 		}
-		m.bare = first && (n == 0 && m.FD != None || n > 0 && m.Line[0] == 0)
+		m.Bare = first && (n == 0 && m.FD != None || n > 0 && m.Line[0] == 0)
 		end := bytes.IndexByte(m.Line, '\n')
 		switch {
 		case errors.Is(err, errControl), len(fds) > 1:
 			return m, newError(BadDescriptor, "more than one descriptor came, or not all of it")
 		case len(fds) > 0 && !first:
 			return m, newError(BadDescriptor, "a descriptor came behind the first byte: it has to come with that")
-		case m.bare:
+		case m.Bare:
 			return m, nil
 		case err != nil:
 			return m, lineError(err, len(m.Line))

@@ -46,11 +46,7 @@ func connPair(t *testing.T) (a, b *net.UnixConn) {
 // openFiles is how many descriptors this process has.
 func openFiles(t *testing.T) int {
 	t.Helper()
-	dir := "/proc/self/fd"
-	if _, err := os.Stat(dir); err != nil {
-		dir = "/dev/fd"
-	}
-	d, err := os.ReadDir(dir)
+	d, err := os.ReadDir("/dev/fd")
 	require.NoError(t, err)
 	return len(d)
 }
@@ -91,7 +87,6 @@ func TestReadMessage(t *testing.T) {
 		{"NUL without a descriptor", []part{{"\x00", 0}}, "\x00", false, true, ""},
 		{"NUL and more", []part{{"\x00{}\n", 1}}, "\x00", true, true, ""},
 		{"two descriptors", []part{{"{}\n", 2}}, "{", false, false, BadDescriptor},
-		{"three descriptors", []part{{"{}\n", 3}}, "{", false, false, BadDescriptor},
 		{"as many as there may be", []part{{"{}\n", 253}}, "{", false, false, BadDescriptor},
 		{"NUL and two descriptors", []part{{"\x00", 2}}, "\x00", false, true, BadDescriptor},
 		{"a descriptor late", []part{{"{", 0}, {"}\n", 1}}, "{}\n", false, false, BadDescriptor},
@@ -115,7 +110,7 @@ func TestReadMessage(t *testing.T) {
 			require.NoError(t, a.CloseWrite())
 			m, err := ReadMessage(b, 100)
 			assert.Equal(t, c.line, string(m.Line))
-			assert.Equal(t, c.bare, m.Bare())
+			assert.Equal(t, c.bare, m.Bare)
 			assert.Equal(t, c.fd, m.FD != None)
 			if c.code == "" {
 				require.NoError(t, err)

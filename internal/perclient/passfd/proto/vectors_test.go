@@ -199,18 +199,13 @@ func TestMoreBadRequests(t *testing.T) {
 		says       []string
 	}{
 		{"a key twice", `{"name":"a","name":"b"}`, BadRequest, []string{`"name"`, "twice"}},
-		{"an unknown key twice", `{"x":1,"x":2}`, BadRequest, []string{`"x"`, "twice"}},
 		{"a key twice, once escaped", `{"name":"a","n\u0061me":"b"}`, BadRequest, []string{`"name"`, "twice"}},
 		{"null for a name", `{"name":null}`, BadRequest, []string{"name", "null"}},
-		{"null for a version", `{"version":null}`, BadRequest, []string{"version", "null"}},
 		{"null for wait", `{"wait":null}`, BadRequest, []string{"wait", "null"}},
-		{"1 for wait", `{"wait":1}`, BadRequest, []string{"wait", "1"}},
 		{"version as fraction", `{"version":1.0}`, BadRequest, []string{"version", "1.0"}},
-		{"version with exponent", `{"version":1e0}`, BadRequest, []string{"version", "1e0"}},
 		{"version beyond 64 bits", `{"version":99999999999999999999}`, unsupportedVersion, []string{"up to 1"}},
 		{"version far below", `{"version":-99999999999999999999}`, BadRequest, []string{"version"}},
 		{"no UTF-8", "{\"name\":\"\xff\"}", BadRequest, []string{"UTF-8"}},
-		{"NUL in front", "\x00{}", BadRequest, nil},
 		{"NUL in the name", `{"name":"\u0000"}`, BadRequest, []string{"name"}},
 		{"bad transport is quoted", `{"transport":"ring"}`, BadRequest, []string{"transport", `"ring"`, "dgram"}},
 		{"bad MAC is quoted", `{"mac":"01:00:5e:00:00:01"}`, BadRequest, []string{"mac", `"01:00:5e:00:00:01"`}},
