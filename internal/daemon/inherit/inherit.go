@@ -63,7 +63,8 @@ type Given struct {
 
 // Take takes the sockets that a service manager has given this process, and what it says of them out of the environment. Without
 // a manager, or where it is not heeded, there are none. Each socket is checked: a unix socket of the right kind that listens
-// at a path that the daemon would listen at. One that is not, or two sockets for one place is an error that tells which; then the daemon ends, and a descriptor that was refused has not been closed: it may be anything.
+// at a path that the daemon would listen at. One that is not, or two sockets for one place, is an error that tells which; then the daemon
+// ends, and a descriptor that was refused has not been closed: it may be anything.
 func Take(o Options) (Given, error) {
 	s := Given{Listeners: map[string]*net.UnixListener{}, Manager: takeManager(o.Log)}
 	given, err := fromSystemd(o)
