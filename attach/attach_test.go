@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -413,9 +414,12 @@ func closeOnExec(t *testing.T, f *os.File) {
 // largeBuffers checks that each buffer has what was asked for, as far as the system allows it, or what it had if that was more.
 func largeBuffers(t *testing.T, f *os.File, transport Transport) {
 	t.Helper()
-	want := map[int]int{syscall.SO_SNDBUF: datagramSend, syscall.SO_RCVBUF: datagramReceive}
-	if transport == Stream {
+	want := map[int]int{syscall.SO_SNDBUF: datagramSendOther, syscall.SO_RCVBUF: datagramReceive}
+	switch {
+	case transport == Stream:
 		want = map[int]int{syscall.SO_SNDBUF: streamBuffer, syscall.SO_RCVBUF: streamBuffer}
+	case runtime.GOOS == "linux":
+		want[syscall.SO_SNDBUF] = datagramSendLinux
 	}
 	fresh, _ := pair(t, syscall.SOCK_DGRAM)
 	size := func(f *os.File, option int, set int) (n int) {

@@ -81,7 +81,7 @@ func TestPermission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := asNobody(t, dir, filepath.Join(dir, "sock"))
 			if !strings.Contains(err, "permission denied") || !strings.Contains(err, path) ||
-				!strings.Contains(err, "members of the group ") {
+				!strings.Contains(err, "members of the group that ls -ld "+filepath.Dir(path)) {
 				t.Errorf("%q does not tell path and group", err)
 			}
 		})
