@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // TestMistypedCommand: no daemon is started for one, and the old program has none to mistype.
 func TestMistypedCommand(t *testing.T) {
-	const want = `unknown command "statsu": did you mean "status"? A socket is given by its path, such as ./statsu`
+	want := `unknown command "statsu": there are ` + printable.List(commandNames()) + ". A socket is given by its path, such as ./statsu"
 	for _, line := range []string{"statsu", "--backend=usernet --vmnet-gateway=192.168.105.1 statsu", "statsu --pidfile=pid"} {
 		r := refused(t, t.TempDir(), "socket_vmnet2", strings.Fields(line)...)
 		assert.Equal(t, "ERROR| "+want+"\n", r.stderr, line)
@@ -45,7 +46,7 @@ func TestHelp(t *testing.T) {
 	}
 	code, stdout, stderr := call("help", "statsu")
 	assert.Equal(t, 1, code)
-	assert.Equal(t, "ERROR| unknown command \"statsu\": did you mean \"status\"?\n", stderr)
+	assert.Equal(t, "ERROR| unknown command \"statsu\": there are "+printable.List(commandNames())+".\n", stderr)
 	assert.Empty(t, stdout)
 }
 
