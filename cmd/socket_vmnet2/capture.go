@@ -119,6 +119,7 @@ func follow(ctx context.Context, name string, s *captureStream, out *captureOutp
 	defer context.AfterFunc(ctx, s.end)()
 	counts, err := out.copy(s.body())
 	err = out.finish(counts, err)
+	frames := printable.Count(int(counts.Frames), "frame")
 	var werr *capture.WriteError
 	switch {
 	case errors.As(err, &werr) && errors.Is(err, syscall.EPIPE):
@@ -128,10 +129,10 @@ func follow(ctx context.Context, name string, s *captureStream, out *captureOutp
 		if p, ok := errors.AsType[*fs.PathError](why); ok {
 			why = p.Err // the name is there already
 		}
-		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, why, framesText(counts.Frames))
+		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, why, frames)
 	}
 	dropped, reason := s.result()
-	_, _ = fmt.Fprintf(said, "%s captured, %s dropped\n", framesText(counts.Frames), cmp.Or(dropped, "an unknown number"))
+	_, _ = fmt.Fprintf(said, "%s captured, %s dropped\n", frames, cmp.Or(dropped, "an unknown number"))
 	switch {
 	case ctx.Err() != nil, err == nil && reason == capture.ErrCount.Error():
 		return nil
@@ -141,11 +142,4 @@ func follow(ctx context.Context, name string, s *captureStream, out *captureOutp
 		return errors.New("the capture ended: the daemon ended the connection: see its log, and whether it runs")
 	}
 	return err
-}
-
-func framesText(n uint64) string {
-	if n == 1 {
-		return "1 frame"
-	}
-	return fmt.Sprintf("%d frames", n)
 }

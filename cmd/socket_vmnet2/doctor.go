@@ -23,7 +23,6 @@ that is wrong what to do about it. It only reads. With sudo it can read more.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
 			&cli.StringFlag{Name: "root", Usage: "`DIR` look below this directory as if it were /: at files only, no program and no daemon is asked"},
-			&cli.StringFlag{Name: "home", Usage: homeUsage},
 			&cli.StringFlag{Name: "reach", Usage: "`IP` also try to reach the guest with this address, and say why it cannot be reached"},
 		},
 		Description: `SOCKET may also be a daemon's runtime directory. Without it, all daemons that are found are looked at.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
@@ -36,20 +35,15 @@ var logLevels = []string{"debug", "info", "warn", "error"}
 
 // logLevelAction does what a command line of known options asks for.
 func logLevelAction(c *cli.Context, env compat.IO) error {
-	args := c.Args().Slice()
 	level := ""
-	if len(args) > 0 && slices.Contains(logLevels, args[0]) {
-		level, args = args[0], args[1:]
+	words, socket := splitSocket(c.Args().Slice())
+	if len(words) > 0 {
+		level = words[0]
 	}
-	switch {
-	case len(args) > 1:
-		return errUsage{fmt.Errorf("log-level takes a LEVEL (%s) and a SOCKET, not %q", strings.Join(logLevels, ", "), args)}
-	case len(args) == 1 && !strings.Contains(args[0], "/"):
-		if _, err := os.Lstat(args[0]); err != nil {
-			return errUsage{fmt.Errorf("%q is no LEVEL (%s), and no SOCKET of that name is here", args[0], strings.Join(logLevels, ", "))}
-		}
+	if len(words) > 1 || level != "" && !slices.Contains(logLevels, level) {
+		return errUsage{fmt.Errorf("%q is no LEVEL (%s); a SOCKET is given by its path, such as ./%[1]s", words[len(words)-1], strings.Join(logLevels, ", "))}
 	}
-	d, err := theDaemon(args)
+	d, err := theDaemon(socket)
 	if err != nil {
 		return err
 	}

@@ -38,11 +38,9 @@ func TestMigrateCommandLines(t *testing.T) {
 		"no directory":   {[]string{"--root=" + file + "x"}, 1, "--root=" + file + "x: there is no such directory", false},
 		"file":           {[]string{"--root=" + file}, 1, "--root=" + file + " is not a directory", false},
 		"empty root":     {[]string{"--root="}, 1, "--root needs a directory", true},
-		"relative home":  {[]string{"--home=x"}, 1, "--home=x is not absolute", true},
-		"no home":        {[]string{"--home=" + file}, 1, "--home=" + file + " is not a directory", false},
 		"value for json": {[]string{"--json=x"}, 1, "option --json takes no argument", true},
 		"nothing":        {[]string{"--root=" + empty}, 2, "No socket_vmnet was found", false},
-		"something":      {[]string{"--root=" + root, "--home=" + root + "/opt"}, 0, "sudo " + filepath.Join(binaries, "socket_vmnet2") + " install\n", false},
+		"something":      {[]string{"--root=" + root}, 0, "sudo " + filepath.Join(binaries, "socket_vmnet2") + " install\n", false},
 		"help":           {[]string{"--help"}, 0, "\nExit code: 0 ", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func TestUsageErrors(t *testing.T) {
 		{"clients", "--watch", "unknown option --watch"},
 		{"kick", "", "no CLIENT"},
 		{"kick", "1 --json", "unknown option --json"},
-		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error), and no SOCKET of that name is here`},
+		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error); a SOCKET is given by its path, such as ./loud`},
 		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
 		{"upgrade", "", "no SOCKET"},
 		{"upgrade", "--timeout /s", "no time, such as 10s"},

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
@@ -127,17 +126,12 @@ func comingBack(err error) bool {
 // A mismatch is a daemon with another network than the one that was asked for.
 type mismatch struct{ error }
 
-// name is what the daemon's log calls the machine: its socket, of which the end is what tells it from others.
+// name is what the daemon's log calls the machine: its socket, whose path is shorter than a name may be.
 func name(c *config) string {
-	n := c.socket
-	for len(n) > proto.MaxName {
-		_, size := utf8.DecodeRuneInString(n)
-		n = n[size:]
-	}
-	if proto.CheckName(n) != nil {
+	if proto.CheckName(c.socket) != nil {
 		return ""
 	}
-	return n
+	return c.socket
 }
 
 // compare tells how the daemon's network differs from what c asks for, and what to do.
