@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -92,16 +91,11 @@ func rootOf(dir string) (string, error) {
 		return "", errUsage{errors.New("--root needs a directory")}
 	}
 	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return "", fmt.Errorf("--root=%s: %w", dir, err)
+	if err == nil {
+		_, err = os.Stat(abs + "/") // it is a directory
 	}
-	switch fi, err := os.Stat(abs); {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("--root=%s: there is no such directory", dir)
-	case err != nil:
+	if err != nil {
 		return "", fmt.Errorf("--root=%s cannot be looked at: %w", dir, err)
-	case !fi.IsDir():
-		return "", fmt.Errorf("--root=%s is not a directory", dir)
 	}
 	return abs, nil
 }

@@ -35,8 +35,8 @@ func TestMigrateCommandLines(t *testing.T) {
 	}{
 		"operand":        {[]string{"x"}, 1, `migrate takes options only, not "x"`, true},
 		"unknown option": {[]string{"--write"}, 1, "unknown option --write", true},
-		"no directory":   {[]string{"--root=" + file + "x"}, 1, "--root=" + file + "x: there is no such directory", false},
-		"file":           {[]string{"--root=" + file}, 1, "--root=" + file + " is not a directory", false},
+		"no directory":   {[]string{"--root=" + file + "x"}, 1, "--root=" + file + "x cannot be looked at: ", false},
+		"file":           {[]string{"--root=" + file}, 1, "--root=" + file + " cannot be looked at: ", false},
 		"empty root":     {[]string{"--root="}, 1, "--root needs a directory", true},
 		"value for json": {[]string{"--json=x"}, 1, "option --json takes no argument", true},
 		"nothing":        {[]string{"--root=" + empty}, 2, "No socket_vmnet was found", false},

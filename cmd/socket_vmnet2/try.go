@@ -65,20 +65,12 @@ func tryAction(c *cli.Context, network compat.Network, env compat.IO) error {
 	if _, err := t.cfg.Owner(); err != nil {
 		return err
 	}
-	t.log = t.cfg.OpenLog(logOf(env.Stderr))
+	t.log = t.cfg.OpenLog(&compat.LogFile{FD: int(os.Stderr.Fd())})
 	defer t.log.Flush()
 	slog.SetDefault(t.log.Logger) // libraries that know no other logger
 	ctx, stop := daemon.UntilSignal(t.log.Logger)
 	defer stop()
 	return t.run(ctx)
-}
-
-// logOf writes to w as the daemon's log does, whose reader may be stopped.
-func logOf(w io.Writer) io.Writer {
-	if f, ok := w.(*os.File); ok {
-		return &compat.LogFile{FD: int(f.Fd())}
-	}
-	return w
 }
 
 // placeholder stands for the gateway that is not chosen yet, so that everything else can be checked.
