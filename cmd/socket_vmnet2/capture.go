@@ -73,8 +73,8 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if q.Filter, err = capture.Compile(ctx, strings.Join(c.Args().Slice(), " "), capture.Tcpdump); err != nil {
-		return errors.New(printable.Lines(err.Error()))
+	if q.Filter, err = captureFilter(ctx, c.Args().Slice()); err != nil {
+		return err
 	}
 	var sockets []string
 	if c.IsSet("socket") {
@@ -101,6 +101,15 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 		return err
 	}
 	return follow(ctx, nameOf(d), s, out, env.Stderr)
+}
+
+// captureFilter is the program that the operands ask for.
+func captureFilter(ctx context.Context, words []string) ([]capture.Instruction, error) {
+	f, err := capture.Compile(ctx, strings.Join(words, " "), capture.Tcpdump)
+	if err != nil {
+		return nil, errors.New(printable.Lines(err.Error()))
+	}
+	return f, nil
 }
 
 // follow writes what comes from the daemon called name until it ends, or ctx is done, and tells how much it was.

@@ -402,63 +402,6 @@ func TestStopServesTheBacklog(t *testing.T) {
 	}
 }
 
-func TestTwoDaemonsOnePath(t *testing.T) {
-	dir := t.TempDir()
-	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
-	first := launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
-	first.ready(t)
-	second := launch(t, "socket_vmnet2", sock)
-	second.exits(t, 1)
-	assert.Contains(t, second.stderr.String(), "ERROR| bind: Address already in use")
-	third := launch(t, "socket_vmnet2", filepath.Join(dir, "s3"), "--pidfile="+pid)
-	third.exits(t, 1)
-	assert.Contains(t, third.stderr.String(),
-		fmt.Sprintf("ERROR| Failed to open pidfile: %q: Resource temporarily unavailable", pid))
-	assert.NoFileExists(t, filepath.Join(dir, "s3"))
-	first.talkers(t).check("the first one is not harmed")
-}
-
-func TestRaceForOnePath(t *testing.T) {
-	dir := t.TempDir()
-	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
-	for range 5 {
-		var both [2]*process
-		for i := range both {
-			both[i] = launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
-		}
-		require.Eventually(t, func() bool { return both[0].alive() != both[1].alive() }, patience, time.Millisecond)
-		winner := both[0]
-		if !winner.alive() {
-			winner = both[1]
-		}
-		winner.ready(t)
-		winner.logsPidfile(t, pid)
-		winner.stop(t)
-		require.NoFileExists(t, pid)
-	}
-}
-
-// TestKilledDaemonIsReplaced also when it leaves its files behind. One whose socket's path is removed serves on, and stops in order.
-func TestKilledDaemonIsReplaced(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
-	for range 2 {
-		p := launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
-		p.ready(t)
-		p.talkers(t).check("serving")
-		require.NoError(t, p.Process.Kill())
-		<-p.ended
-		assert.FileExists(t, sock)
-	}
-	p := launch(t, "socket_vmnet2", sock)
-	p.ready(t)
-	tk := p.talkers(t)
-	require.NoError(t, os.Remove(sock))
-	tk.check("without its path")
-	p.stop(t)
-}
-
 // stateRoot is a directory that only this user can change, all the way up from it, as the daemon wants for its state.
 func stateRoot(t *testing.T) string {
 	t.Helper()

@@ -275,17 +275,3 @@ func visit(path string) error {
 	}
 	return err
 }
-
-// TestGivenSocketThatIsRefused: a socket in a directory that is not ours is not served. All else that may be wrong is in package inherit.
-func TestGivenSocketThatIsRefused(t *testing.T) {
-	m := newManager(t)
-	require.NoError(t, os.Mkdir(m.dir+"/x", 0o750))
-	require.NoError(t, os.Chmod(m.dir+"/x", 0o777))
-	m.own(m.dir + "/x")
-	m.listen("attach", "x/attach")
-	p := m.start("--runtime-dir="+m.dir+"/x", "--pidfile="+m.dir+"/pid")
-	p.exits(t, 1)
-	p.says(t, "ERROR| ")
-	p.says(t, "sockets beside the socket were given and cannot be served: runtime directory")
-	assert.NoFileExists(t, m.dir+"/pid")
-}

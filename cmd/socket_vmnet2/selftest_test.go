@@ -139,30 +139,26 @@ func TestSelftestCommandLine(t *testing.T) {
 
 // TestSelftestInterrupted: a signal ends the test in order and soon, with a report.
 func TestSelftestInterrupted(t *testing.T) {
-	for _, s := range []os.Signal{syscall.SIGTERM} {
-		t.Run(s.String(), func(t *testing.T) {
-			tmp := t.TempDir()
-			c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "selftest", "--json", "--backend=usernet")
-			c.Env = append(os.Environ(), "TMPDIR="+tmp)
-			var out bytes.Buffer
-			c.Stdout = &out
-			require.NoError(t, c.Start())
-			require.Eventually(t, func() bool {
-				m, _ := filepath.Glob(filepath.Join(tmp, "socket_vmnet2-selftest-*", "state"))
-				return len(m) == 1 // the network is being opened
-			}, patience, time.Millisecond)
-			sent := time.Now()
-			require.NoError(t, c.Process.Signal(s))
-			_ = c.Wait()
-			assert.Less(t, time.Since(sent), patience)
-			r := parseReport(t, out.String())
-			assert.Equal(t, 1, c.ProcessState.ExitCode())
-			assert.Equal(t, "incomplete", r.Verdict)
-			assert.Contains(t, r.Reason, "interrupted: received signal")
-			assert.Len(t, r.Steps, len(selftest.StepNames()))
-			left, err := os.ReadDir(tmp)
-			require.NoError(t, err)
-			assert.Empty(t, left, "nothing is left behind")
-		})
-	}
+	tmp := t.TempDir()
+	c := exec.CommandContext(t.Context(), filepath.Join(binaries, "socket_vmnet2"), "selftest", "--json", "--backend=usernet")
+	c.Env = append(os.Environ(), "TMPDIR="+tmp)
+	var out bytes.Buffer
+	c.Stdout = &out
+	require.NoError(t, c.Start())
+	require.Eventually(t, func() bool {
+		m, _ := filepath.Glob(filepath.Join(tmp, "socket_vmnet2-selftest-*", "state"))
+		return len(m) == 1 // the network is being opened
+	}, patience, time.Millisecond)
+	sent := time.Now()
+	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+	_ = c.Wait()
+	assert.Less(t, time.Since(sent), patience)
+	r := parseReport(t, out.String())
+	assert.Equal(t, 1, c.ProcessState.ExitCode())
+	assert.Equal(t, "incomplete", r.Verdict)
+	assert.Contains(t, r.Reason, "interrupted: received signal")
+	assert.Len(t, r.Steps, len(selftest.StepNames()))
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	assert.Empty(t, left, "nothing is left behind")
 }

@@ -20,7 +20,6 @@ import (
 // and sizes, or about command lines.
 var onBoth = []string{
 	"TestDatagramConformance",
-	"TestStopWithClientsOfAllKinds", "TestPathClientsOutliveTheDaemon",
 	"TestPanics",
 	"TestForgeries",
 	"TestUpgradeUnderLoad",

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,26 +38,4 @@ func TestTimeOfAStart(t *testing.T) {
 	slices.Sort(times)
 	t.Logf("exec to accept, %d starts: p50 %v, max %v", starts, times[starts/2], times[starts-1])
 	assert.Less(t, times[0], 3*time.Second) // on a busy machine others are slower
-}
-
-// TestStalledLogHarmsNoClient has a daemon write its log into a pipe that is not read.
-func TestStalledLogHarmsNoClient(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	sock := filepath.Join(t.TempDir(), "s")
-	// The pipe is full before the daemon says a word.
-	fd := int(w.Fd())
-	require.NoError(t, syscall.SetNonblock(fd, true))
-	for err = nil; err == nil; _, err = syscall.Write(fd, make([]byte, 512)) {
-	}
-	require.ErrorIs(t, err, syscall.EAGAIN)
-	require.NoError(t, syscall.SetNonblock(fd, false))
-	c := command("socket_vmnet2", sock)
-	c.Stderr = w
-	p := runDaemon(t, c, sock)
-	require.NoError(t, w.Close())
-	p.ready(t)
-	p.talkers(t).check("the network runs on")
-	p.stop(t)
 }

@@ -309,6 +309,19 @@ func TestSocketNotOurs(t *testing.T) {
 	assert.FileExists(t, path)
 }
 
+// TestSocketIsPrivateAtFirst: until the socket is given to its owner, only the daemon's user may connect, whatever the umask is.
+func TestSocketIsPrivateAtFirst(t *testing.T) {
+	defer unix.Umask(unix.Umask(0))
+	path := filepath.Join(shortDir(t), "s")
+	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	require.NoError(t, hostfs.BindPrivate(fd, path))
+	fi, err := os.Lstat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSocket|0o600, fi.Mode())
+}
+
 func TestSocketOwner(t *testing.T) {
 	needRoot(t)
 	dir := shortDir(t)
