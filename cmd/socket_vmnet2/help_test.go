@@ -20,12 +20,10 @@ import (
 // TestMistypedCommand: no daemon is started for one, and the old program has none to mistype.
 func TestMistypedCommand(t *testing.T) {
 	want := `unknown command "statsu": there are ` + printable.List(commandNames()) + ". A socket is given by its path, such as ./statsu"
-	for _, line := range []string{"statsu", "--backend=usernet --vmnet-gateway=192.168.105.1 statsu", "statsu --pidfile=pid"} {
-		r := refused(t, t.TempDir(), "socket_vmnet2", strings.Fields(line)...)
-		assert.Equal(t, "ERROR| "+want+"\n", r.stderr, line)
-		assert.Empty(t, r.stdout, line)
-	}
-	r := refused(t, t.TempDir(), "socket_vmnet", "--pidfile=missing/pid", "statsu")
+	r := refused(t, t.TempDir(), "socket_vmnet2", "statsu", "--pidfile=pid")
+	assert.Equal(t, "ERROR| "+want+"\n", r.stderr)
+	assert.Empty(t, r.stdout)
+	r = refused(t, t.TempDir(), "socket_vmnet", "--pidfile=missing/pid", "statsu")
 	assert.Contains(t, r.stderr, "Failed to open pidfile", "it is a daemon")
 	r = refused(t, t.TempDir(), "socket_vmnet", "selftest", "--json")
 	assert.Contains(t, r.stderr, "json", "an unknown option of the old program")

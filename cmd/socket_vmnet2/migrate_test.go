@@ -26,29 +26,20 @@ func TestMigrateCommandLines(t *testing.T) {
 	file := filepath.Join(root, "opt/socket_vmnet/bin/socket_vmnet")
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	require.NoError(t, os.WriteFile(file, []byte("#!"), 0o755)) //nolint:gosec // a program
-	empty := t.TempDir()
 	for name, tt := range map[string]struct {
-		args  []string
-		code  int
-		want  string
-		usage bool
+		root string
+		code int
+		want string
 	}{
-		"operand":        {[]string{"x"}, 1, `migrate takes options only, not "x"`, true},
-		"unknown option": {[]string{"--write"}, 1, "unknown option --write", true},
-		"no directory":   {[]string{"--root=" + file + "x"}, 1, "--root=" + file + "x cannot be looked at: ", false},
-		"file":           {[]string{"--root=" + file}, 1, "--root=" + file + " cannot be looked at: ", false},
-		"empty root":     {[]string{"--root="}, 1, "--root needs a directory", true},
-		"value for json": {[]string{"--json=x"}, 1, "option --json takes no argument", true},
-		"nothing":        {[]string{"--root=" + empty}, 2, "No socket_vmnet was found", false},
-		"something":      {[]string{"--root=" + root}, 0, "sudo " + filepath.Join(binaries, "socket_vmnet2") + " install\n", false},
-		"help":           {[]string{"--help"}, 0, "\nExit code: 0 ", true},
+		"no directory": {file + "x", 1, "ERROR| --root=" + file + "x cannot be looked at: "},
+		"file":         {file, 1, "ERROR| --root=" + file + " cannot be looked at: "},
+		"nothing":      {t.TempDir(), 2, "No socket_vmnet was found"},
+		"something":    {root, 0, "sudo " + filepath.Join(binaries, "socket_vmnet2") + " install\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := outcome(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"migrate"}, tt.args...)...))
+			code, stdout, stderr := outcome(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "migrate", "--root="+tt.root))
 			assert.Equal(t, tt.code, code)
 			assert.Contains(t, stdout+stderr, tt.want)
-			assert.Equal(t, tt.code == 1, strings.HasPrefix(stderr, "ERROR| "), stderr)
-			assert.Equal(t, tt.usage, strings.HasPrefix(stdout, "Usage: socket_vmnet2 migrate "), stdout)
 		})
 	}
 	_, stdout, _ := outcome(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "migrate", "--json", "--root="+root))
