@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -350,5 +351,44 @@ func TestExecErrors(t *testing.T) {
 			}
 			assert.Empty(t, stdout)
 		})
+	}
+}
+
+// TestExecRefusesThePollersNumber: the first number behind the eight that package lowfd keeps, where no thread can have descriptors
+// of its own. It would work four times in five.
+func TestExecRefusesThePollersNumber(t *testing.T) {
+	p := startOpen(t)
+	code, _, stderr := outcome(t, execCmd(t, "--fd=11", p.sock, "--", "true"))
+	if runtime.GOOS == "linux" {
+		require.Zero(t, code, stderr)
+		return
+	}
+	require.Equal(t, 1, code, stderr)
+	require.Contains(t, stderr, "choose another one, such as --fd=3")
+}
+
+// TestExecLeavesTheRuntimeAlone: whatever number the link or the lifeline gets, it is never that of the Go runtime's poller,
+// whose threads run on until exec. A program that overwrites it ends with "netpoll failed", one time in five.
+func TestExecLeavesTheRuntimeAlone(t *testing.T) {
+	p := startOpen(t)
+	for _, c := range []struct {
+		name  string
+		debug string // GODEBUG: which files the runtime has open decides where its poller is
+	}{
+		{"as it is", ""},
+		{"no files of the control group", "containermaxprocs=0,updatemaxprocs=0"},
+	} {
+		for fd := 3; fd <= 6; fd++ {
+			t.Run(fmt.Sprintf("%s, descriptor %d", c.name, fd), func(t *testing.T) {
+				for range 5 {
+					cmd := execCmd(t, fmt.Sprintf("--fd=%d", fd), p.sock, "--", "true")
+					if c.debug != "" {
+						cmd.Env = append(cmd.Env, "GODEBUG="+c.debug)
+					}
+					code, _, stderr := outcome(t, cmd)
+					require.Zero(t, code, stderr)
+				}
+			})
+		}
 	}
 }

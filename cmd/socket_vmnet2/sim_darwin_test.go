@@ -24,7 +24,7 @@ var onBoth = []string{
 	"TestForgeries",
 	"TestUpgradeUnderLoad",
 	"TestDescribesVmnet",
-	"TestUpgradeOfAllKinds", "TestFailedUpgradeKeepsAllKinds",
+	"TestUpgradeKeepsAllKinds",
 	"TestGuestWithoutAddress",
 	"TestOnVmnet",
 }
