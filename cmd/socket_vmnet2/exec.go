@@ -194,14 +194,14 @@ func (x *execution) writeJSON(line []byte) error {
 		flags |= syscall.O_NOFOLLOW
 	}
 	f, err := os.OpenFile(x.json, flags, 0o644)
-	if err != nil {
-		if errors.Is(err, syscall.ELOOP) {
-			return fmt.Errorf("--json=%s is a link, which root does not follow: name the file itself", x.json)
-		}
-		return fmt.Errorf("--json: %w", err)
+	if err == nil {
+		_, err = f.Write(line)
+		err = errors.Join(err, f.Close())
 	}
-	_, err = f.Write(line)
-	if err = errors.Join(err, f.Close()); err != nil {
+	switch {
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("--json=%s is a link, which root does not follow: name the file itself", x.json)
+	case err != nil:
 		return fmt.Errorf("--json: %w", err)
 	}
 	return nil

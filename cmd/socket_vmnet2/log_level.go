@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -49,15 +50,13 @@ func logLevelAction(c *cli.Context, env compat.IO) error {
 	}
 	method, body := http.MethodGet, any(nil)
 	if level != "" {
-		method, body = http.MethodPut, map[string]string{"level": level}
+		method, body = http.MethodPut, control.Level{Level: level}
 	}
 	answer, err := ask(c.Context, d, method, "/v1/log-level", body)
 	if err != nil {
 		return err
 	}
-	var l struct {
-		Level string `json:"level"`
-	}
+	var l control.Level
 	if err := json.Unmarshal(answer, &l); err != nil || l.Level == "" {
 		return fmt.Errorf("%s: the daemon answers something else: %s", nameOf(d), printable.Lines(string(answer)))
 	}

@@ -9,7 +9,7 @@ _socket_vmnet2_options() {
 	case $1 in
 	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --metrics-listen= --metrics-anywhere --log-format= --log-level= --list-interfaces --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
-	'socket_vmnet2 capture') echo '--client= --write= --overwrite --snaplen= --count= --socket= --help' ;;
+	'socket_vmnet2 capture') echo '--client= --write= --snaplen= --count= --socket= --help' ;;
 	'socket_vmnet2 clients') echo '--json --wide --help' ;;
 	'socket_vmnet2 doctor') echo '--json --root= --reach= --help' ;;
 	'socket_vmnet2 exec') echo '--stream --dgram --fd= --mac= --name= --interface-id= --json= --help' ;;
