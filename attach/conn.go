@@ -4,7 +4,6 @@ package attach
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,14 +11,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
-	"time"
 )
-
-// interrupt makes the context's end unblock conn. The function that it returns undoes that; false: the context has ended, and
-// conn is not to be used any more.
-func interrupt(ctx context.Context, conn *net.UnixConn) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-}
 
 // send writes one request, with a descriptor on its first byte if file is not nil.
 func send(conn *net.UnixConn, line []byte, file *os.File) error {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -31,26 +29,19 @@ Exit code: 0 done, 1 not done`,
 	}
 }
 
-// logLevels are what LEVEL can be.
-var logLevels = []string{"debug", "info", "warn", "error"}
-
 // logLevelAction does what a command line of known options asks for.
 func logLevelAction(c *cli.Context, env compat.IO) error {
-	level := ""
 	words, socket := splitSocket(c.Args().Slice())
-	if len(words) > 0 {
-		level = words[0]
-	}
-	if len(words) > 1 || level != "" && !slices.Contains(logLevels, level) {
-		return errUsage{fmt.Errorf("%q is no LEVEL (%s); a SOCKET is given by its path, such as ./%[1]s", words[len(words)-1], strings.Join(logLevels, ", "))}
+	if len(words) > 1 {
+		return errUsage{fmt.Errorf("%q is no SOCKET: that is given by its path, such as ./%[1]s", words[1])}
 	}
 	d, err := theDaemon(socket)
 	if err != nil {
 		return err
 	}
 	method, body := http.MethodGet, any(nil)
-	if level != "" {
-		method, body = http.MethodPut, control.Level{Level: level}
+	if len(words) > 0 { // the daemon knows which there are
+		method, body = http.MethodPut, control.Level{Level: words[0]}
 	}
 	answer, err := ask(c.Context, d, method, "/v1/log-level", body)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestUsageErrors(t *testing.T) {
 		{"clients", "--watch", "unknown option --watch"},
 		{"kick", "", "no CLIENT"},
 		{"kick", "1 --json", "unknown option --json"},
-		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error); a SOCKET is given by its path, such as ./loud`},
+		{"log-level", "debug s", `"s" is no SOCKET: that is given by its path, such as ./s`},
 		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
 		{"upgrade", "", "no SOCKET"},
 		{"upgrade", "--timeout /s", "no time, such as 10s"},
@@ -127,6 +127,8 @@ func TestAsked(t *testing.T) {
 	assert.Equal(t, "info\n", stdout)
 	_, stdout, _ = call("log-level", "debug", p.sock)
 	assert.Equal(t, "debug\n", stdout)
+	_, _, stderr = call("log-level", "loud", p.sock)
+	assert.Contains(t, stderr, `"loud" is no level: there are debug, info, warn and error`)
 
 	code, stdout, stderr = call("kick", "02:00:00:00:00:a1", "none", p.sock)
 	assert.Equal(t, 1, code)
