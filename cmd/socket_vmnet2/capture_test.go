@@ -182,7 +182,6 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 		want string
 	}{
 		{"stop", syscall.SIGTERM, "the capture ended: the daemon stops or is upgraded"},
-		{"upgrade", 0, "the capture ended: the daemon stops or is upgraded"},
 		{"kill", syscall.SIGKILL, "the capture ended: the daemon ended the connection"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -192,15 +191,7 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 			x, lines := p.capture(t, "-w", path), p.capture(t)
 			tk.check("word")
 			require.Eventually(t, func() bool { return bytes.Count(readFile(t, path), []byte("word")) == 4 }, patience, time.Millisecond, "live")
-			switch c.sig {
-			case 0:
-				_, stderr, err := p.upgrade(t)
-				require.NoError(t, err, stderr)
-			case syscall.SIGTERM:
-				p.stop(t)
-			default:
-				p.signal(t, c.sig)
-			}
+			p.signal(t, c.sig)
 			x.exits(t, 1)
 			lines.exits(t, 1)
 			assert.Contains(t, x.stderr.String(), c.want)

@@ -305,7 +305,6 @@ func TestExecWithoutAttach(t *testing.T) {
 	}{
 		{[]string{"--dgram", p.sock, "--", "true"}, "--runtime-dir"},
 		{[]string{"--mac=52:54:00:00:00:01", p.sock, "--", "true"}, "--runtime-dir"},
-		{[]string{"--name=x", p.sock, "--", "true"}, "--runtime-dir"},
 		{[]string{"--json=-", p.sock, "--", "true"}, "--runtime-dir"},
 		{[]string{"--interface-id=6ba7b810-9dad-41d1-80b4-00c04fd430c8", p.sock, "--", "true"}, "--runtime-dir"},
 		{[]string{p.sock, "--", "true", "{mac}"}, "--mac"},

@@ -21,7 +21,6 @@ import (
 var onBoth = []string{
 	"TestDatagramConformance",
 	"TestPanics",
-	"TestForgeries",
 	"TestUpgradeUnderLoad",
 	"TestDescribesVmnet",
 	"TestUpgradeKeepsAllKinds",

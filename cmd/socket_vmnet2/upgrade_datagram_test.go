@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 	"os"
@@ -189,9 +190,10 @@ func (n *checkedFlow) moves(t *testing.T, p *process) {
 		"nothing comes any more: %v, %v, %v\n%s", n.err(), n.from.Err(), n.to.Err(), p.stderr)
 }
 
-// TestUpgradeKeepsAllKinds: clients of every kind go on with what they were over an upgrade, after two whose exec failed.
+// TestUpgradeKeepsAllKinds: clients of every kind go on with what they were over an upgrade, after two whose exec failed. None can send
+// from what another is known to have, then as before. What is forged is tested in package antispoof.
 func TestUpgradeKeepsAllKinds(t *testing.T) {
-	p, path := startOwnOpen(t)
+	p, path := startOwnOpen(t, "--anti-spoof")
 	var guests []*fakeguest.Guest
 	leases := map[*fakeguest.Guest]fakeguest.Lease{}
 	for _, way := range p.ways() {
@@ -244,4 +246,23 @@ func TestUpgradeKeepsAllKinds(t *testing.T) {
 		assert.GreaterOrEqual(t, is.ToNet.Frames, c.ToNet.Frames)
 	}
 	assert.Equal(t, 1, strings.Count(p.stderr.String(), "INFO | upgraded "))
+
+	forger, victim, heard := guests[0], guests[1], guests[2].Listen(nil)
+	ip := victim.Addr().Addr()
+	forged := [][]byte{
+		testFrame(fakeguest.Broadcast, victim.MAC(), "forged"),
+		fakeguest.EthernetFrame(fakeguest.Broadcast, forger.MAC(), fakeguest.TypeARP, fakeguest.ARPPacket(fakeguest.ARPReply, forger.MAC(), ip, fakeguest.Broadcast, ip)),
+	}
+	require.NoError(t, forger.Send(append(forged, testFrame(fakeguest.Broadcast, forger.MAC(), "that was all"))...))
+	for {
+		f, err := heard.Next(patience)
+		require.NoError(t, err)
+		if strings.HasPrefix(string(f[14:]), "that was all") {
+			break
+		}
+		for _, b := range forged {
+			assert.False(t, bytes.HasPrefix(f, b), "%x", f)
+		}
+	}
+	p.says(t, "frames with forged addresses are dropped")
 }

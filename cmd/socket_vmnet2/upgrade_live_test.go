@@ -42,9 +42,9 @@ func startOwn(t *testing.T, args ...string) (*process, string) {
 }
 
 // startOwnOpen is startOwn for a daemon with clients of all kinds.
-func startOwnOpen(t *testing.T) (p *process, path string) {
+func startOwnOpen(t *testing.T, args ...string) (p *process, path string) {
 	t.Helper()
-	p, path = startOwn(t, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
+	p, path = startOwn(t, slices.Concat(args, []string{"--state-dir=" + stateRoot(t)}, datagramArgs)...)
 	p.servesDatagrams(t)
 	return p, path
 }
