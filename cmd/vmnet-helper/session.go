@@ -152,8 +152,9 @@ func compare(c *config, r *proto.Reply) error {
 		{"subnet-mask", "vmnet-mask", r.SubnetMask, c.mask},
 	} {
 		// The embedded network ends its range before addresses that are no guest's, such as the host's own.
-		shorter := a.option == "end-address" && less(a.have, a.want)
-		if a.want.IsValid() && a.have != a.want.String() && !shorter {
+		have, _ := netip.ParseAddr(a.have)
+		shorter := a.option == "end-address" && have.IsValid() && have.Less(a.want)
+		if a.want.IsValid() && have != a.want && !shorter {
 			return fmt.Errorf("has a network with the %s %q, not %s: start one with --%s=%s", a.option, a.have, a.want, a.flag, a.want)
 		}
 	}
@@ -168,12 +169,6 @@ func compare(c *config, r *proto.Reply) error {
 		return errors.New("has a network on which machines reach each other, unlike --enable-isolation: start it with --isolate")
 	}
 	return nil
-}
-
-// less tells whether text is an address before b.
-func less(text string, b netip.Addr) bool {
-	a, err := netip.ParseAddr(text)
-	return err == nil && a.Less(b)
 }
 
 // info is the line on stdout: the keys of vmnet_start_interface's answer, as vmnet-helper prints them, and with --network those
