@@ -35,12 +35,7 @@ func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, e
 	if err != nil {
 		return nil, path, explain(ctx, err, socket, dir, path)
 	}
-	conn, ok := c.(*net.UnixConn)
-	if !ok {
-		c.Close()
-		return nil, path, fmt.Errorf("attach: %s: not a unix socket", path)
-	}
-	return conn, path, nil
+	return c.(*net.UnixConn), path, nil
 }
 
 const (

@@ -70,11 +70,8 @@ type captureOutput struct {
 
 // openCapture makes FILE, in a way that a link, or another user that may write in its directory, leads to no other file.
 func openCapture(path string, stdout io.Writer) (*captureOutput, error) {
-	switch path {
-	case "":
-		return &captureOutput{w: stdout, lines: true}, nil
-	case "-":
-		return &captureOutput{w: stdout}, nil
+	if path == "" || path == "-" {
+		return &captureOutput{w: stdout, lines: path == ""}, nil
 	}
 	name := printable.Lines(path)
 	fi, err := os.Lstat(path)

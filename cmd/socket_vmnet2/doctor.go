@@ -59,8 +59,8 @@ func systemToExamine(c *cli.Context) (doctor.System, error) {
 	s := doctor.Host(where)
 	if socket := c.Args().First(); socket != "" {
 		if where.Root == "" {
-			if socket, err = filepath.Abs(socket); err != nil {
-				return s, fmt.Errorf("%s: %w", c.Args().First(), err)
+			if abs, err := filepath.Abs(socket); err == nil {
+				socket = abs
 			}
 		} else if !filepath.IsAbs(socket) {
 			return s, errUsage{fmt.Errorf("%s is not absolute: below --root, SOCKET begins with /", socket)}

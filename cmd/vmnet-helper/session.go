@@ -97,10 +97,7 @@ func (e stopped) Error() string { return fmt.Sprintf("the daemon at %s has stopp
 // again hands the endpoint to the next daemon at the same place, which has been lost since then. The machine goes on as if nothing had
 // been.
 func (s *session) again(ctx context.Context, c *config, e *endpoint, lost time.Time) (*session, error) {
-	limit, err := time.ParseDuration(comeBack)
-	if err != nil {
-		return nil, fmt.Errorf("limit for the daemon's return: %w", err)
-	}
+	limit, _ := time.ParseDuration(comeBack)
 	for time.Since(lost) < limit {
 		select {
 		case <-ctx.Done():

@@ -241,11 +241,3 @@ func TestNetworkConfigIsTheDaemons(t *testing.T) {
 		})
 	}
 }
-
-// TestNetworkFlags: a subcommand that only opens a network takes no option of the daemon.
-func TestNetworkFlags(t *testing.T) {
-	for _, arg := range []string{"--pidfile=x", "--socket-group=x", "--state-dir=x", "--list-interfaces", "--runtime-dir=/r", "--allow-uid=0", "--version"} {
-		_, err := networkConfig(t, arg)
-		assert.ErrorContains(t, err, "unknown option --", arg)
-	}
-}
