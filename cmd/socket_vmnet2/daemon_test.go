@@ -145,14 +145,16 @@ func start(t *testing.T, args ...string) *process {
 // ready waits until the daemon accepts connections.
 func (p *process) ready(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("unix", p.sock)
-		if err != nil {
-			return false
-		}
-		_ = c.Close()
-		return true
-	}, patience, 5*time.Millisecond, "not ready: %s", p.stderr)
+	require.Eventually(t, func() bool { return visit(p.sock) == nil }, patience, 5*time.Millisecond, "not ready: %s", p.stderr)
+}
+
+// visit connects and leaves.
+func visit(path string) error {
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		err = c.Close()
+	}
+	return err
 }
 
 // says waits until the daemon's log has text: it comes through a pipe.

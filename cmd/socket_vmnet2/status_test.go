@@ -24,8 +24,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // call is a subcommand within this process.
@@ -138,17 +136,6 @@ func TestAsked(t *testing.T) {
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, fmt.Sprintf("disconnected: client %d, 02:00:00:00:00:a1\n", s.Clients[0].ID), stdout)
 	tk.a.ended()
-}
-
-// TestHostsOfGuests: the lines for /etc/hosts are those of guests with leases.
-func TestHostsOfGuests(t *testing.T) {
-	p := start(t)
-	g := vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, 7}, Name: "Web 1.example"})
-	l, err := g.Configure()
-	require.NoError(t, err)
-	_, stdout, stderr := call("status", "--hosts", p.sock)
-	assert.Empty(t, stderr)
-	assert.Equal(t, fmt.Sprintf("# guests of socket_vmnet2 at %s\n%s web-1.vmnet.internal web-1\n", p.sock, l.Addr.Addr()), stdout)
 }
 
 // A fakeDaemon answers with what a test wants.

@@ -38,11 +38,6 @@ func TestUpgradeReport(t *testing.T) {
 			"upgraded from v1 to v2 (process 4711): no frame for 45.7 ms, 3 clients kept (dgram: 1, stream: 2)\nconnections to the outside ended: it had ended\n",
 		},
 		{
-			"one client",
-			control.Upgraded{From: "v1", To: "v2", PID: 1, Gap: 100, Clients: map[string]int{"stream": 1}},
-			"upgraded from v1 to v2 (process 1): no frame for 100 ms, 1 client kept (stream: 1)\n",
-		},
-		{
 			"no clients",
 			control.Upgraded{From: "v1\x1b[2J", To: "v2"},
 			"upgraded from v1?[2J to v2 (process 0): no frame for 0 ms, there were no clients\n",
