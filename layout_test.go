@@ -106,7 +106,7 @@ var imports = map[string][]string{
 		"internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/selftest",
 		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
-	"cmd/socket_vmnet_client": {"internal/daemon/lowfd"},
+	"cmd/socket_vmnet_client": {"internal/daemon/lowfd", "internal/hostfs", "internal/perclient/passfd/proto"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/hostfs", "internal/perclient/passfd/proto"},
 	"tools/release":           {},
 	// Tests.

@@ -131,14 +131,14 @@ func askOnce(ctx context.Context, socket, name string, o *settings, file *os.Fil
 	if err != nil {
 		return nil, err
 	}
-	stop := interrupt(ctx, conn)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	var (
 		line []byte
 		got  *os.File
 		info Info
 	)
 	err = send(conn, o.request.encode(), file)
-	if err == nil || hungUp(err) { // a daemon may answer and close before it has read
+	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) { // it may answer and close before it has read
 		line, got, err = receive(conn, path)
 	}
 	switch {
@@ -155,11 +155,6 @@ func askOnce(ctx context.Context, socket, name string, o *settings, file *os.Fil
 		return nil, wrap(path, err)
 	}
 	return newLink(conn, got, info), nil
-}
-
-// hungUp reports whether the daemon has closed the connection.
-func hungUp(err error) bool {
-	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // newLink starts to watch the lifeline. File and conn are the Link's from here on.

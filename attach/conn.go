@@ -4,21 +4,14 @@ package attach
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
-	"time"
 )
-
-// interrupt makes the context's end unblock conn. The function that it returns undoes that; false: the context has ended, and
-// conn is not to be used any more.
-func interrupt(ctx context.Context, conn *net.UnixConn) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-}
 
 // send writes one request, with a descriptor on its first byte if file is not nil.
 func send(conn *net.UnixConn, line []byte, file *os.File) error {
@@ -114,6 +107,31 @@ func recvmsg(conn *net.UnixConn, buf, oob []byte) (n int, fds []int, err error) 
 	return n, fds, nil
 }
 
+// msgCloseOnExec is Linux's MSG_CMSG_CLOEXEC, which package syscall of other systems has no name for.
+const msgCloseOnExec = 0x40000000
+
+// recvRights receives without waiting, whatever the socket's flags are. Only Linux has a flag that makes the descriptors close-on-exec as
+// they come, so no child may be started between receiving and marking them.
+func recvRights(fd int, buf, oob []byte) (n, oobn, flags int, fds []int, err error) {
+	how := syscall.MSG_DONTWAIT
+	if runtime.GOOS == "linux" {
+		how |= msgCloseOnExec
+	}
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	n, oobn, flags, _, err = syscall.Recvmsg(fd, buf, oob, how)
+	if err != nil {
+		return 0, 0, 0, nil, err
+	}
+	if oobn > 0 {
+		fds, err = rights(oob[:oobn])
+	}
+	for _, f := range fds {
+		syscall.CloseOnExec(f)
+	}
+	return n, oobn, flags, fds, err
+}
+
 // rights returns the descriptors in a control message.
 func rights(oob []byte) (fds []int, err error) {
 	msgs, err := syscall.ParseSocketControlMessage(oob)
@@ -152,18 +170,24 @@ func checkKind(file *os.File, t Transport) error {
 }
 
 // Sizes of the socket buffers on the caller's end, in bytes. A stream is bounded by its sender's; 8 KiB, macOS's default,
-// halves the speed. datagramSend is the system's: see there.
+// halves the speed. What is sent as datagrams is how far the machine may be ahead of the daemon on Linux, where a frame of 1,514 bytes is
+// charged 2,304; on macOS it is the longest datagram, and 65,550 is the longest frame.
 const (
-	streamBuffer    = 256 << 10
-	datagramReceive = 4 << 20
+	streamBuffer      = 256 << 10
+	datagramReceive   = 4 << 20
+	datagramSendLinux = 512 << 10
+	datagramSendOther = 65 << 10
 )
 
 // enlarge makes the buffers of the caller's end as large as that, if they are smaller. Without it the link is slower, so an
 // error does not matter.
 func enlarge(file *os.File, t Transport) {
-	snd, rcv := datagramSend, datagramReceive
-	if t == Stream {
+	snd, rcv := datagramSendOther, datagramReceive
+	switch {
+	case t == Stream:
 		snd, rcv = streamBuffer, streamBuffer
+	case runtime.GOOS == "linux":
+		snd = datagramSendLinux
 	}
 	raw, err := file.SyscallConn()
 	if err != nil {

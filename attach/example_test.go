@@ -106,14 +106,3 @@ func ExampleCode() {
 		panic(err)
 	}
 }
-
-// Done tells that the daemon has gone.
-func ExampleLink_Done() {
-	link, err := attach.Dial(context.Background(), socket)
-	if err != nil {
-		panic(err)
-	}
-	defer link.Close()
-	<-link.Done()
-	fmt.Println(link.Wait(context.Background()))
-}

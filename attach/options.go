@@ -19,61 +19,50 @@ const (
 )
 
 // An Option adds something to a request.
-type Option func(*settings) error
+type Option func(*settings)
 
 // settings are what the options made.
 type settings struct {
 	request  request
 	detached bool
+	err      error // of the last one that makes no sense
 }
 
 // options applies opts to the defaults.
 func options(opts []Option) (settings, error) {
 	s := settings{request: request{Version: version, Transport: Datagram}}
 	for _, o := range opts {
-		if err := o(&s); err != nil {
-			return s, err
-		}
+		o(&s)
 	}
-	return s, nil
+	return s, s.err
 }
 
 // WithName gives the link a name for the daemon's log and status: the machine's, say. At most 128 bytes, printable.
 func WithName(name string) Option {
-	return func(s *settings) error {
-		s.request.Name = name
-		return nil
-	}
+	return func(s *settings) { s.request.Name = name }
 }
 
 // WithMAC tells the daemon the guest's hardware address. Guests work without.
 func WithMAC(mac net.HardwareAddr) Option {
-	return func(s *settings) error {
-		if len(mac) != 6 {
-			return fmt.Errorf("hardware address of %d bytes, want 6", len(mac))
+	return func(s *settings) {
+		if s.request.MAC = mac.String(); len(mac) != 6 {
+			s.err = fmt.Errorf("hardware address of %d bytes, want 6", len(mac))
 		}
-		s.request.MAC = mac.String()
-		return nil
 	}
 }
 
 // WithInterfaceID asks for the interface of that UUID: with the same one an interface gets the same hardware address each
 // time (Info.MAC). A second link with an id that is in use is refused with ErrIDInUse.
 func WithInterfaceID(uuid string) Option {
-	return func(s *settings) error {
-		s.request.InterfaceID = uuid
-		return nil
-	}
+	return func(s *settings) { s.request.InterfaceID = uuid }
 }
 
 // WithTransport chooses the kind of socket. The default is Datagram.
 func WithTransport(t Transport) Option {
-	return func(s *settings) error {
-		if t != Datagram && t != Stream {
-			return fmt.Errorf("unknown transport %q, want %q or %q", t, Datagram, Stream)
+	return func(s *settings) {
+		if s.request.Transport = t; t != Datagram && t != Stream {
+			s.err = fmt.Errorf("unknown transport %q, want %q or %q", t, Datagram, Stream)
 		}
-		s.request.Transport = t
-		return nil
 	}
 }
 
@@ -81,8 +70,5 @@ func WithTransport(t Transport) Option {
 // been closed, which the daemon learns from its next frame to it, and this process may end before. Done is closed from the
 // start then. It is an error on Dial.
 func WithoutLifeline() Option {
-	return func(s *settings) error {
-		s.detached = true
-		return nil
-	}
+	return func(s *settings) { s.detached = true }
 }

@@ -9,9 +9,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -28,20 +27,24 @@ func connect(ctx context.Context, socket, name string) (*net.UnixConn, string, e
 		return nil, path, fmt.Errorf("attach: the path %s has %d bytes, of which a socket's may have %d: %w",
 			path, len(path), limit, syscall.ENAMETOOLONG)
 	}
-	c, err := dial(ctx, path, refusedTime)
+	refused := refusedTime
+	if runtime.GOOS == "linux" { // a full backlog is EAGAIN there
+		refused = 0
+	}
+	c, err := dial(ctx, path, refused)
 	if err != nil {
 		return nil, path, explain(ctx, err, socket, dir, path)
 	}
-	conn, ok := c.(*net.UnixConn)
-	if !ok {
-		c.Close()
-		return nil, path, fmt.Errorf("attach: %s: not a unix socket", path)
-	}
-	return conn, path, nil
+	return c.(*net.UnixConn), path, nil
 }
 
-// busyPause is how long to wait before the next try while the daemon has as many waiting connections as the system allows.
-const busyPause = 10 * time.Millisecond
+const (
+	// busyPause is how long to wait before the next try while the daemon has as many waiting connections as the system allows.
+	busyPause = 10 * time.Millisecond
+	// refusedTime is how long to try again after a refused connection: macOS refuses also when as many connections wait as it allows,
+	// which are 128.
+	refusedTime = time.Second
+)
 
 // dial connects, as soon as the daemon accepts again if it is busy. A refusal, which may mean that, counts after refused only.
 func dial(ctx context.Context, path string, refused time.Duration) (net.Conn, error) {
@@ -74,7 +77,7 @@ func explain(ctx context.Context, err error, socket, dir, path string) error {
 	hint := ""
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		hint = access(dir, path)
+		hint = fmt.Sprintf("; it is for members of the group that ls -ld %s tells: join it and log in again, or give the daemon another --socket-group", dir)
 	case errors.Is(err, fs.ErrNotExist):
 		hint = absent(socket, dir)
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -95,26 +98,4 @@ func absent(socket, dir string) string {
 		return fmt.Sprintf("; the daemon on %s has no %s: it must be socket_vmnet2, not older than this program, and not be "+
 			"started with --runtime-dir=none; if it has a --runtime-dir, name that directory", socket, dir)
 	}
-}
-
-// access tells who may use the socket.
-func access(dir, path string) string {
-	for _, p := range []string{path, dir} {
-		st, err := os.Lstat(p)
-		if err != nil {
-			continue // one cannot look into the directory either
-		}
-		sys, ok := st.Sys().(*syscall.Stat_t)
-		if !ok {
-			break
-		}
-		gid := strconv.FormatUint(uint64(sys.Gid), 10)
-		group := gid
-		if g, err := user.LookupGroupId(gid); err == nil {
-			group = g.Name
-		}
-		return fmt.Sprintf("; it is for members of the group %s: join it and log in again, or give the daemon another --socket-group",
-			strconv.Quote(group))
-	}
-	return "; a directory above it is closed to this user"
 }

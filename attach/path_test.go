@@ -70,57 +70,14 @@ func TestNotThere(t *testing.T) {
 	}
 }
 
-// TestPermission tells which group one must be in, whether the directory or the socket is closed to this user.
+// TestPermission tells where to look for the group that one must be in.
 func TestPermission(t *testing.T) {
-	noLeaks(t)
-	dir := shortDir(t)
-	path := filepath.Join(dir, "sock.d", "attach")
-	listenAt(t, path)
-	for name, closed := range map[string]string{"socket": path, "directory": filepath.Dir(path)} {
-		check(t, os.Chmod(closed, 0))
-		t.Run(name, func(t *testing.T) {
-			err := asNobody(t, dir, filepath.Join(dir, "sock"))
-			if !strings.Contains(err, "permission denied") || !strings.Contains(err, path) ||
-				!strings.Contains(err, "members of the group ") {
-				t.Errorf("%q does not tell path and group", err)
-			}
-		})
-		check(t, os.Chmod(closed, 0o700))
+	refused := &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}
+	err := explain(t.Context(), refused, "/s", "/s.d", "/s.d/attach")
+	if !errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(err.Error(), "attach: connect to /s.d/attach: connect: permission denied; ") ||
+		!strings.Contains(err.Error(), "members of the group that ls -ld /s.d tells") {
+		t.Errorf("%v", err)
 	}
-}
-
-// asNobody dials without privileges and returns the error's text. Root may do anything, so it becomes another user. The thread is
-// thrown away.
-func asNobody(t *testing.T, dir, socket string) string {
-	t.Helper()
-	check(t, os.Chmod(dir, 0o755))
-	text := make(chan string, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if os.Geteuid() == 0 {
-			back, err := becomeNobody()
-			if err != nil {
-				text <- err.Error()
-				return
-			}
-			defer back()
-		}
-		l, err := Dial(t.Context(), socket)
-		if err == nil {
-			l.Close()
-			text <- "no error"
-			return
-		}
-		if !errors.Is(err, fs.ErrPermission) {
-			text <- "not fs.ErrPermission: " + err.Error()
-			return
-		}
-		text <- err.Error()
-	}()
-	<-done
-	return <-text
 }
 
 // TestBusy has more connections than the daemon's socket lets wait: the client comes when it can, or when its time is over.
@@ -179,4 +136,35 @@ func TestRefusedForAMoment(t *testing.T) {
 	c, err := dial(t.Context(), path, within)
 	check(t, err)
 	c.Close()
+}
+
+// TestNoChildBetweenReceiveAndCloseOnExec: while a child is being started, nothing is received.
+func TestNoChildBetweenReceiveAndCloseOnExec(t *testing.T) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	check(t, err)
+	defer syscall.Close(pair[0])
+	defer syscall.Close(pair[1])
+	check(t, syscall.Sendmsg(pair[0], []byte("x"), syscall.UnixRights(pair[0]), nil, 0))
+	got := make(chan int)
+	syscall.ForkLock.Lock()
+	go func() {
+		_, _, _, fds, err := recvRights(pair[1], make([]byte, 1), make([]byte, 64))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, fd := range fds {
+			_ = syscall.Close(fd)
+		}
+		got <- len(fds)
+	}()
+	select {
+	case <-got:
+		syscall.ForkLock.Unlock()
+		t.Fatal("a descriptor came that the child inherits")
+	case <-time.After(50 * time.Millisecond): // as long as a child takes
+		syscall.ForkLock.Unlock()
+	}
+	if n := <-got; n != 1 {
+		t.Fatalf("%d descriptors came", n)
+	}
 }

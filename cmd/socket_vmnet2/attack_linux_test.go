@@ -4,14 +4,10 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -195,72 +191,18 @@ func TestRootAndItsEnvironment(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// TestNoConnectionBeforeTheMode races a user that may not connect against starts of the daemon.
-func TestNoConnectionBeforeTheMode(t *testing.T) {
-	needRoot(t)
-	const starts = 6
-	a := newArena(t, 0)
-	sock := a.dir + "/s"
-	paths := []string{sock, sock + ".d/attach", sock + ".d/adopt", sock + ".d/control", sock + ".d/control.root"}
-	var tries, connected atomic.Int64
-	quit := make(chan struct{})
-	var racing sync.WaitGroup
-	racing.Go(func() {
-		runtime.LockOSThread() // it ends with the goroutine, and the rights with it
-		for _, call := range []uintptr{unix.SYS_SETFSGID, unix.SYS_SETFSUID} {
-			_, _, _ = unix.RawSyscall(call, attacker, 0, 0)
-		}
-		for {
-			for _, path := range paths {
-				select {
-				case <-quit:
-					return
-				default:
-				}
-				_ = os.Link(path, a.dir+"/mine") // another name to keep
-				for _, p := range []string{path, a.dir + "/mine"} {
-					tries.Add(1)
-					if c, err := net.Dial("unix", p); err == nil {
-						connected.Add(1)
-						_ = c.Close()
-					}
-				}
-			}
-		}
-	})
-	for i := range starts {
-		mode := []string{"--socket-mode=0700", "--socket-mode=0770"}[i%2]
-		p := startUnhindered(t, func() *process {
-			_ = os.Remove(a.dir + "/mine")
-			return runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "--backend=usernet", "--state-dir="+a.safe+"/state",
-				"--socket-group=root", mode, sock), sock)
-		})
-		info, err := os.Stat(sock)
-		require.NoError(t, err)
-		assert.Equal(t, []os.FileMode{0o700, 0o770}[i%2], info.Mode().Perm())
-		p.stop(t)
-		_ = os.Remove(a.dir + "/mine")
-	}
-	close(quit)
-	racing.Wait()
-	t.Logf("%d starts, %d tries to connect", starts, tries.Load())
-	assert.Zero(t, connected.Load())
-}
-
-// startUnhindered starts a daemon until it serves. One that finds a second name of its socket, made in the moment before it is given
-// to its owner, ends: a user that may write in the socket's directory can do that, and other harm.
-func startUnhindered(t *testing.T, start func() *process) *process {
-	t.Helper()
-	for range 20 {
-		p := start()
-		for end := time.Now().Add(patience); p.alive(); time.Sleep(5 * time.Millisecond) {
-			if visit(p.sock) == nil {
-				return p
-			}
-			require.True(t, time.Now().Before(end), "not ready: %s", p.stderr)
-		}
-		require.Contains(t, p.stderr.String(), "Address already in use")
-	}
-	t.Fatal("hindered each time")
-	return nil
+// TestPidfileThatCannotBeWritten: the daemon does not start, says why, and leaves nothing. A disk that is full for the state or the log
+// is what packages state and compat test.
+func TestPidfileThatCannotBeWritten(t *testing.T) {
+	dir := shortDir(t)
+	sock := filepath.Join(dir, "s")
+	c := command("socket_vmnet2", sock, "--pidfile="+filepath.Join(dir, "pid"))
+	c.Args = append([]string{"/bin/sh", "-c", `ulimit -S -f 0 && exec "$0" "$@"`, c.Path}, c.Args[1:]...)
+	c.Path = c.Args[0]
+	p := runDaemon(t, c, sock)
+	p.exits(t, 1)
+	p.matches(t, `(?m)^ERROR\| .*pidfile.*File too large`)
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	assert.Subset(t, []string{sock + ".lock", filepath.Join(dir, "state")}, left) // the latter is for all times
 }

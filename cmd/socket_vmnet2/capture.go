@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"strconv"
@@ -34,7 +33,6 @@ daemon's user, and goes on until it is interrupted.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "client", Usage: "`CLIENT` of this client only: its number, name, Ethernet or IP address, as socket_vmnet2 clients shows them. May be given several times. Otherwise it is all clients, also those that connect later"},
 			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Usage: "`FILE` write pcapng to FILE, which must not exist; - is the standard output, also for a FIFO or a device. Otherwise print a line for each frame"},
-			&cli.BoolFlag{Name: "overwrite", Usage: "replace a FILE that exists"},
 			compat.Checked("snaplen", "`N` keep the first N bytes of each frame, from 14 to 69632 (default: all)", func(v string) (err error) {
 				if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < capture.MinSnapLen || q.SnapLen > capture.MaxSnapLen {
 					return fmt.Errorf("--snaplen=%s is no number from %d to %d", printable.Lines(v), capture.MinSnapLen, capture.MaxSnapLen)
@@ -66,8 +64,6 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 	switch file := c.String("write"); {
 	case c.IsSet("write") && file == "":
 		return errUsage{errors.New("--write has no FILE")}
-	case c.Bool("overwrite") && !c.IsSet("write"):
-		return errUsage{errors.New("--overwrite goes with --write=FILE")}
 	case file == "-" && screenOf(env).fd >= 0:
 		return errUsage{errors.New("standard output is a terminal, which cannot show pcapng: have another program read it, or leave --write out")}
 	}
@@ -95,7 +91,7 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 	if err != nil {
 		return err
 	}
-	out, err := openCapture(c.String("write"), c.Bool("overwrite"), env.Stdout)
+	out, err := openCapture(c.String("write"), env.Stdout)
 	if err != nil {
 		s.close()
 		return err
@@ -117,21 +113,18 @@ func follow(ctx context.Context, name string, s *captureStream, out *captureOutp
 	_, _ = fmt.Fprintf(said, "capturing at %s; interrupt to end\n", name)
 	defer s.close()
 	defer context.AfterFunc(ctx, s.end)()
-	counts, err := out.copy(s.body())
+	counts, err := out.copy(s.resp.Body)
 	err = out.finish(counts, err)
+	frames := printable.Count(int(counts.Frames), "frame")
 	var werr *capture.WriteError
 	switch {
 	case errors.As(err, &werr) && errors.Is(err, syscall.EPIPE):
 		return nil // its reader has seen enough
 	case errors.As(err, &werr):
-		why := werr.Err
-		if p, ok := errors.AsType[*fs.PathError](why); ok {
-			why = p.Err // the name is there already
-		}
-		return fmt.Errorf("write %s: %w: the capture ended, with %s in it", out.name, why, framesText(counts.Frames))
+		return fmt.Errorf("%w: the capture ended, with %s in it", werr.Err, frames)
 	}
 	dropped, reason := s.result()
-	_, _ = fmt.Fprintf(said, "%s captured, %s dropped\n", framesText(counts.Frames), cmp.Or(dropped, "an unknown number"))
+	_, _ = fmt.Fprintf(said, "%s captured, %s dropped\n", frames, cmp.Or(dropped, "an unknown number"))
 	switch {
 	case ctx.Err() != nil, err == nil && reason == capture.ErrCount.Error():
 		return nil
@@ -141,11 +134,4 @@ func follow(ctx context.Context, name string, s *captureStream, out *captureOutp
 		return errors.New("the capture ended: the daemon ended the connection: see its log, and whether it runs")
 	}
 	return err
-}
-
-func framesText(n uint64) string {
-	if n == 1 {
-		return "1 frame"
-	}
-	return fmt.Sprintf("%d frames", n)
 }

@@ -47,8 +47,6 @@ func startCapture(ctx context.Context, d find.Daemon, q capture.Request) (*captu
 	return &captureStream{conn: conn.(*net.UnixConn), resp: resp}, nil
 }
 
-func (s *captureStream) body() io.Reader { return s.resp.Body }
-
 // end has the daemon send what it still has. If that takes too long it is left.
 func (s *captureStream) end() {
 	_ = s.conn.SetReadDeadline(time.Now().Add(captureEnd))
@@ -65,19 +63,15 @@ func (s *captureStream) result() (dropped, reason string) {
 
 // A captureOutput is where a capture goes: a file, standard output, or lines on that.
 type captureOutput struct {
-	name  string // for messages
 	w     io.Writer
 	lines bool
 	file  *os.File // nil: none of ours
 }
 
 // openCapture makes FILE, in a way that a link, or another user that may write in its directory, leads to no other file.
-func openCapture(path string, overwrite bool, stdout io.Writer) (*captureOutput, error) {
-	switch path {
-	case "":
-		return &captureOutput{name: "the standard output", w: stdout, lines: true}, nil
-	case "-":
-		return &captureOutput{name: "the standard output", w: stdout}, nil
+func openCapture(path string, stdout io.Writer) (*captureOutput, error) {
+	if path == "" || path == "-" {
+		return &captureOutput{w: stdout, lines: path == ""}, nil
 	}
 	name := printable.Lines(path)
 	fi, err := os.Lstat(path)
@@ -85,18 +79,14 @@ func openCapture(path string, overwrite bool, stdout io.Writer) (*captureOutput,
 	case errors.Is(err, fs.ErrNotExist):
 	case err == nil && !fi.Mode().IsRegular():
 		return nil, fmt.Errorf("write the capture: %s is no file: have a FIFO or a device written to by the shell, with --write=- >", name)
-	case err == nil && !overwrite:
-		return nil, fmt.Errorf("write the capture: %s exists: choose another name, or say --overwrite", name)
 	case err == nil:
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("write the capture: %w", err)
-		}
+		return nil, fmt.Errorf("write the capture: %s exists: choose another name, or remove it", name)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("write the capture: %w", err)
 	}
-	return &captureOutput{name: name, w: f, file: f}, nil
+	return &captureOutput{w: f, file: f}, nil
 }
 
 // copy writes what r has.

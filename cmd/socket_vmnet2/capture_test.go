@@ -141,10 +141,9 @@ func TestCaptureRefusesFiles(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"exists: choose another name, or say --overwrite", []string{"-w", file("exists")}},
+		{"exists: choose another name, or remove it", []string{"-w", file("exists")}},
 		{"is no file", []string{"-w", file("link")}},
-		{"is no file", []string{"--overwrite", "-w", file("link")}},
-		{"is no file", []string{"--overwrite", "-w", file("dangling")}},
+		{"is no file", []string{"-w", file("dangling")}},
 		{"is no file", []string{"-w", dir}},
 		{"is no file", []string{"-w", p.sock}},
 		{"No such file or directory", []string{"-w", file("no/such")}},
@@ -165,20 +164,15 @@ func TestCaptureRefusesFiles(t *testing.T) {
 	assert.Equal(t, "precious", string(readFile(t, file("exists"))))
 }
 
-// TestCaptureReplacesAFile: the old file itself is not written to, and when the disk is full in the middle of a block, that is taken away
-// again.
-func TestCaptureReplacesAFile(t *testing.T) {
-	dir := t.TempDir()
-	path, other := filepath.Join(dir, "old"), filepath.Join(dir, "other name")
-	require.NoError(t, os.WriteFile(path, []byte("old"), 0o644))
-	require.NoError(t, os.Link(path, other))
-	o, err := openCapture(path, true, nil)
+// TestCaptureToAFullDisk: what there was no room for the whole of is taken away again.
+func TestCaptureToAFullDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new")
+	o, err := openCapture(path, nil)
 	require.NoError(t, err)
 	_, err = o.w.Write([]byte("whole, cut"))
 	require.NoError(t, err)
 	require.ErrorIs(t, o.finish(capture.Counts{Bytes: 5}, &capture.WriteError{Err: syscall.ENOSPC}), syscall.ENOSPC)
 	assert.Equal(t, "whole", string(readFile(t, path)))
-	assert.Equal(t, "old", string(readFile(t, other)))
 }
 
 func TestCaptureWhenTheDaemonEnds(t *testing.T) {
@@ -188,7 +182,6 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 		want string
 	}{
 		{"stop", syscall.SIGTERM, "the capture ended: the daemon stops or is upgraded"},
-		{"upgrade", 0, "the capture ended: the daemon stops or is upgraded"},
 		{"kill", syscall.SIGKILL, "the capture ended: the daemon ended the connection"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -198,15 +191,7 @@ func TestCaptureWhenTheDaemonEnds(t *testing.T) {
 			x, lines := p.capture(t, "-w", path), p.capture(t)
 			tk.check("word")
 			require.Eventually(t, func() bool { return bytes.Count(readFile(t, path), []byte("word")) == 4 }, patience, time.Millisecond, "live")
-			switch c.sig {
-			case 0:
-				_, stderr, err := p.upgrade(t)
-				require.NoError(t, err, stderr)
-			case syscall.SIGTERM:
-				p.stop(t)
-			default:
-				p.signal(t, c.sig)
-			}
+			p.signal(t, c.sig)
 			x.exits(t, 1)
 			lines.exits(t, 1)
 			assert.Contains(t, x.stderr.String(), c.want)

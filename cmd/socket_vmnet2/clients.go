@@ -86,6 +86,9 @@ func kickAction(c *cli.Context, env compat.IO) error {
 
 // splitSocket takes SOCKET from the end of what a command was given: what has a slash, or is a socket or a directory here.
 func splitSocket(args []string) (rest, socket []string) {
+	if len(args) == 0 {
+		return nil, nil
+	}
 	last := args[len(args)-1]
 	fi, err := os.Stat(last)
 	if strings.Contains(last, "/") || len(args) > 1 && err == nil && (fi.IsDir() || fi.Mode()&os.ModeSocket != 0) {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -144,14 +145,16 @@ func start(t *testing.T, args ...string) *process {
 // ready waits until the daemon accepts connections.
 func (p *process) ready(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("unix", p.sock)
-		if err != nil {
-			return false
-		}
-		_ = c.Close()
-		return true
-	}, patience, 5*time.Millisecond, "not ready: %s", p.stderr)
+	require.Eventually(t, func() bool { return visit(p.sock) == nil }, patience, 5*time.Millisecond, "not ready: %s", p.stderr)
+}
+
+// visit connects and leaves.
+func visit(path string) error {
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		err = c.Close()
+	}
+	return err
 }
 
 // says waits until the daemon's log has text: it comes through a pipe.
@@ -402,63 +405,6 @@ func TestStopServesTheBacklog(t *testing.T) {
 	}
 }
 
-func TestTwoDaemonsOnePath(t *testing.T) {
-	dir := t.TempDir()
-	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
-	first := launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
-	first.ready(t)
-	second := launch(t, "socket_vmnet2", sock)
-	second.exits(t, 1)
-	assert.Contains(t, second.stderr.String(), "ERROR| bind: Address already in use")
-	third := launch(t, "socket_vmnet2", filepath.Join(dir, "s3"), "--pidfile="+pid)
-	third.exits(t, 1)
-	assert.Contains(t, third.stderr.String(),
-		fmt.Sprintf("ERROR| Failed to open pidfile: %q: Resource temporarily unavailable", pid))
-	assert.NoFileExists(t, filepath.Join(dir, "s3"))
-	first.talkers(t).check("the first one is not harmed")
-}
-
-func TestRaceForOnePath(t *testing.T) {
-	dir := t.TempDir()
-	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
-	for range 5 {
-		var both [2]*process
-		for i := range both {
-			both[i] = launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
-		}
-		require.Eventually(t, func() bool { return both[0].alive() != both[1].alive() }, patience, time.Millisecond)
-		winner := both[0]
-		if !winner.alive() {
-			winner = both[1]
-		}
-		winner.ready(t)
-		winner.logsPidfile(t, pid)
-		winner.stop(t)
-		require.NoFileExists(t, pid)
-	}
-}
-
-// TestKilledDaemonIsReplaced also when it leaves its files behind. One whose socket's path is removed serves on, and stops in order.
-func TestKilledDaemonIsReplaced(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
-	for range 2 {
-		p := launch(t, "socket_vmnet2", sock, "--pidfile="+pid)
-		p.ready(t)
-		p.talkers(t).check("serving")
-		require.NoError(t, p.Process.Kill())
-		<-p.ended
-		assert.FileExists(t, sock)
-	}
-	p := launch(t, "socket_vmnet2", sock)
-	p.ready(t)
-	tk := p.talkers(t)
-	require.NoError(t, os.Remove(sock))
-	tk.check("without its path")
-	p.stop(t)
-}
-
 // stateRoot is a directory that only this user can change, all the way up from it, as the daemon wants for its state.
 func stateRoot(t *testing.T) string {
 	t.Helper()
@@ -473,4 +419,31 @@ func stateRoot(t *testing.T) string {
 func guest(t *testing.T, p *process, last byte) *fakeguest.Guest {
 	t.Helper()
 	return vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, last}, Timeout: patience})
+}
+
+// TestTimeOfAStart measures how long after its exec a daemon without inherited listeners takes connections. The figure is for
+// docs/reliability.md; the limit only finds a start that has begun to wait for something. SOCKET is the last: those beside it are there.
+func TestTimeOfAStart(t *testing.T) {
+	const starts = 7
+	var times []time.Duration
+	for range starts {
+		sock := filepath.Join(shortDir(t), "s")
+		began := time.Now()
+		p := launch(t, "socket_vmnet2", sock)
+		for end := began.Add(patience); visit(sock) != nil; time.Sleep(200 * time.Microsecond) {
+			require.True(t, time.Now().Before(end), "not ready: %s", p.stderr)
+		}
+		times = append(times, time.Since(began))
+		for _, name := range []string{"attach", "adopt", "control", "control.root"} {
+			require.NoError(t, visit(filepath.Join(sock+".d", name)))
+		}
+		info, err := os.Stat(sock + ".d/control.root")
+		require.NoError(t, err)
+		require.Equal(t, os.ModeSocket|0o600, info.Mode())
+		p.stop(t)
+		require.NoDirExists(t, sock+".d")
+	}
+	slices.Sort(times)
+	t.Logf("exec to accept, %d starts: p50 %v, max %v", starts, times[starts/2], times[starts-1])
+	assert.Less(t, times[0], 3*time.Second) // on a busy machine others are slower
 }

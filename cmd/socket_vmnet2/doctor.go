@@ -23,7 +23,6 @@ that is wrong what to do about it. It only reads. With sudo it can read more.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
 			&cli.StringFlag{Name: "root", Usage: "`DIR` look below this directory as if it were /: at files only, no program and no daemon is asked"},
-			&cli.StringFlag{Name: "home", Usage: homeUsage},
 			&cli.StringFlag{Name: "reach", Usage: "`IP` also try to reach the guest with this address, and say why it cannot be reached"},
 		},
 		Description: `SOCKET may also be a daemon's runtime directory. Without it, all daemons that are found are looked at.
@@ -60,8 +59,8 @@ func systemToExamine(c *cli.Context) (doctor.System, error) {
 	s := doctor.Host(where)
 	if socket := c.Args().First(); socket != "" {
 		if where.Root == "" {
-			if socket, err = filepath.Abs(socket); err != nil {
-				return s, fmt.Errorf("%s: %w", c.Args().First(), err)
+			if abs, err := filepath.Abs(socket); err == nil {
+				socket = abs
 			}
 		} else if !filepath.IsAbs(socket) {
 			return s, errUsage{fmt.Errorf("%s is not absolute: below --root, SOCKET begins with /", socket)}

@@ -194,14 +194,14 @@ func (x *execution) writeJSON(line []byte) error {
 		flags |= syscall.O_NOFOLLOW
 	}
 	f, err := os.OpenFile(x.json, flags, 0o644)
-	if err != nil {
-		if errors.Is(err, syscall.ELOOP) {
-			return fmt.Errorf("--json=%s is a link, which root does not follow: name the file itself", x.json)
-		}
-		return fmt.Errorf("--json: %w", err)
+	if err == nil {
+		_, err = f.Write(line)
+		err = errors.Join(err, f.Close())
 	}
-	_, err = f.Write(line)
-	if err = errors.Join(err, f.Close()); err != nil {
+	switch {
+	case errors.Is(err, syscall.ELOOP):
+		return fmt.Errorf("--json=%s is a link, which root does not follow: name the file itself", x.json)
+	case err != nil:
 		return fmt.Errorf("--json: %w", err)
 	}
 	return nil
@@ -227,11 +227,11 @@ func (x *execution) place() ([]int, error) {
 	case fd < 0 && strings.Contains(strings.Join(x.command, "\n"), "{fd}"):
 		fd = lowestFree(execFD, -1)
 	case fd < 0:
-		return nil, fmt.Errorf("descriptor %d is taken by %s, which the caller passes on to COMMAND: "+
-			"choose another one with --fd=%d, or write {fd} in COMMAND for one that is free", execFD, fileName(execFD), lowestFree(execFD, -1))
+		return nil, fmt.Errorf("descriptor %d is taken by a file that the caller passes on to COMMAND: "+
+			"choose another one with --fd=%d, or write {fd} in COMMAND for one that is free", execFD, lowestFree(execFD, -1))
 	case inherited(fd):
-		return nil, fmt.Errorf("--fd=%d: the descriptor is taken by %s, which the caller passes on to COMMAND: "+
-			"choose another one, such as --fd=%d", fd, fileName(fd), lowestFree(execFD, -1))
+		return nil, fmt.Errorf("--fd=%d: the descriptor is taken by a file that the caller passes on to COMMAND: "+
+			"choose another one, such as --fd=%d", fd, lowestFree(execFD, -1))
 	case runtimes(fd):
 		return nil, fmt.Errorf("--fd=%d: this program itself needs the descriptor until COMMAND runs: "+
 			"choose another one, such as --fd=%d", fd, lowestFree(execFD, -1))

@@ -44,14 +44,6 @@ func lowestFree(first, taken int) int {
 	}
 }
 
-// fileName is what is open as fd, for people.
-func fileName(fd int) string {
-	if name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil {
-		return name
-	}
-	return "a file"
-}
-
 // reserve opens something harmless with the numbers of place that nothing has, not even package lowfd: a number that the runtime
 // or this program might get for something of its own.
 func reserve(place []int) {

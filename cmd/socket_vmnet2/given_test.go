@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // A manager is a service manager: it makes sockets and starts daemons with them, one after the other. Root's are in a PID namespace
@@ -252,40 +251,4 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 	pair := talking{second.dial(t, 0xd1), late}
 	pair.meet()
 	pair.check("the same connection")
-}
-
-// visit connects as programs in C do, waiting for room in the backlog, sends a frame and leaves.
-func visit(path string) error {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	limit := unix.NsecToTimeval(patience.Nanoseconds())
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
-		return err
-	}
-	for {
-		if err = unix.Connect(fd, &unix.SockaddrUnix{Name: path}); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err == nil {
-		_ = unix.Sendto(fd, wire(0, 1, "hello"), 0, nil) // it may be stopping
-	}
-	return err
-}
-
-// TestGivenSocketThatIsRefused: a socket in a directory that is not ours is not served. All else that may be wrong is in package inherit.
-func TestGivenSocketThatIsRefused(t *testing.T) {
-	m := newManager(t)
-	require.NoError(t, os.Mkdir(m.dir+"/x", 0o750))
-	require.NoError(t, os.Chmod(m.dir+"/x", 0o777))
-	m.own(m.dir + "/x")
-	m.listen("attach", "x/attach")
-	p := m.start("--runtime-dir="+m.dir+"/x", "--pidfile="+m.dir+"/pid")
-	p.exits(t, 1)
-	p.says(t, "ERROR| ")
-	p.says(t, "sockets beside the socket were given and cannot be served: runtime directory")
-	assert.NoFileExists(t, m.dir+"/pid")
 }

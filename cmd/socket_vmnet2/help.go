@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
@@ -44,12 +43,9 @@ func versionCommand(env compat.IO) *cli.Command {
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print a line of JSON: version, the version of go that built it, os and arch"}},
 		Description: "Exit code: 0 done, 1 not done",
 		Action: func(c *cli.Context) error {
-			line := []byte(compat.Version)
+			line := compat.Version
 			if c.Bool("json") {
-				var err error
-				if line, err = json.Marshal(map[string]string{"version": compat.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}); err != nil {
-					return fmt.Errorf("encode the version: %w", err)
-				}
+				line = jsonString(map[string]string{"version": compat.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
 			_, err := fmt.Fprintf(env.Stdout, "%s\n", line)
 			return err

@@ -11,32 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestInstallCommandLine(t *testing.T) {
-	for name, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"unknown option":   {[]string{"install", "--bogus"}, "ERROR| unknown option --bogus\n"},
-		"operand":          {[]string{"install", "/opt/x"}, "ERROR| install takes options only, not \"/opt/x\"\n"},
-		"empty prefix":     {[]string{"install", "--prefix="}, "ERROR| --prefix= names no directory\n"},
-		"empty root":       {[]string{"rollback", "--root="}, "ERROR| --root= names no directory\n"},
-		"rollback of what": {[]string{"rollback", "--from=/x"}, "ERROR| unknown option --from\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := call(test.args[0], test.args[1:]...)
-			assert.Equal(t, 1, code)
-			assert.Equal(t, test.want, stderr)
-			assert.Contains(t, stdout, "Usage: socket_vmnet2 "+test.args[0]+" [OPTION]...")
-		})
-	}
-	for _, name := range []string{"install", "rollback"} {
-		code, stdout, stderr := call(name, "--help")
-		assert.Zero(t, code)
-		assert.Contains(t, stdout, "Usage: socket_vmnet2 "+name)
-		assert.Empty(t, stderr)
-	}
-}
-
 // What a person reads, from a dry run to the way back.
 func TestInstallReports(t *testing.T) {
 	from, root := t.TempDir(), t.TempDir()

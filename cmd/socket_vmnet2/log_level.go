@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
@@ -31,39 +29,25 @@ Exit code: 0 done, 1 not done`,
 	}
 }
 
-// logLevels are what LEVEL can be.
-var logLevels = []string{"debug", "info", "warn", "error"}
-
 // logLevelAction does what a command line of known options asks for.
 func logLevelAction(c *cli.Context, env compat.IO) error {
-	args := c.Args().Slice()
-	level := ""
-	if len(args) > 0 && slices.Contains(logLevels, args[0]) {
-		level, args = args[0], args[1:]
+	words, socket := splitSocket(c.Args().Slice())
+	if len(words) > 1 {
+		return errUsage{fmt.Errorf("%q is no SOCKET: that is given by its path, such as ./%[1]s", words[1])}
 	}
-	switch {
-	case len(args) > 1:
-		return errUsage{fmt.Errorf("log-level takes a LEVEL (%s) and a SOCKET, not %q", strings.Join(logLevels, ", "), args)}
-	case len(args) == 1 && !strings.Contains(args[0], "/"):
-		if _, err := os.Lstat(args[0]); err != nil {
-			return errUsage{fmt.Errorf("%q is no LEVEL (%s), and no SOCKET of that name is here", args[0], strings.Join(logLevels, ", "))}
-		}
-	}
-	d, err := theDaemon(args)
+	d, err := theDaemon(socket)
 	if err != nil {
 		return err
 	}
 	method, body := http.MethodGet, any(nil)
-	if level != "" {
-		method, body = http.MethodPut, map[string]string{"level": level}
+	if len(words) > 0 { // the daemon knows which there are
+		method, body = http.MethodPut, control.Level{Level: words[0]}
 	}
 	answer, err := ask(c.Context, d, method, "/v1/log-level", body)
 	if err != nil {
 		return err
 	}
-	var l struct {
-		Level string `json:"level"`
-	}
+	var l control.Level
 	if err := json.Unmarshal(answer, &l); err != nil || l.Level == "" {
 		return fmt.Errorf("%s: the daemon answers something else: %s", nameOf(d), printable.Lines(string(answer)))
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -72,10 +73,6 @@ func printInterfaces(cfg *compat.Config, w io.Writer) error {
 	if len(names) == 0 {
 		return errors.New("macOS names no interface of this host that can be bridged to")
 	}
-	for _, name := range names {
-		if _, err := fmt.Fprintln(w, name); err != nil {
-			return fmt.Errorf("list interfaces: %w", err)
-		}
-	}
-	return nil
+	_, err = fmt.Fprintln(w, strings.Join(names, "\n"))
+	return err
 }

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -29,15 +27,11 @@ and prints it, and the lines to type to have socket_vmnet2 in its place. It only
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
 			&cli.StringFlag{Name: "root", Usage: "`DIR` look below this directory as if it were /, and at no running process"},
-			&cli.StringFlag{Name: "home", Usage: homeUsage},
 		},
 		Description: "Exit code: 0 there is something to move or it has been moved, 1 an error, 2 no socket_vmnet was found that can be moved",
 		Action:      coded(migrateAction, env),
 	}
 }
-
-// homeUsage is that of the option --home, which doctor has as well.
-const homeUsage = "`DIR` look at this home directory only, as seen from --root (default: the user's own, and under --root or as root on macOS those in /Users)"
 
 // exitNothing is the exit code when there is nothing to migrate.
 const exitNothing = 2
@@ -79,7 +73,7 @@ func systemToLookAt(c *cli.Context) (s find.System, err error) {
 	}
 	s.Version = compat.Version
 	if c.IsSet("root") {
-		root, err := directory("root", c.String("root"))
+		root, err := rootOf(c.String("root"))
 		if err != nil {
 			return s, err
 		}
@@ -87,49 +81,21 @@ func systemToLookAt(c *cli.Context) (s find.System, err error) {
 			s = find.System{Root: root, GOOS: s.GOOS, Program: s.Program, Version: s.Version}
 		}
 	}
-	if !c.IsSet("home") {
-		s.Homes = homes(s.Root)
-		return s, nil
-	}
-	home := c.String("home")
-	if !filepath.IsAbs(home) {
-		return s, errUsage{fmt.Errorf("--home=%s is not absolute: name a directory that begins with /", home)}
-	}
-	home = filepath.Clean(home)
-	if rest, ok := strings.CutPrefix(home, s.Root+"/"); ok && s.Root != "" {
-		home = "/" + rest
-	}
-	if _, err := directory("home", filepath.Join(s.Root, home)); err != nil {
-		return s, err
-	}
-	s.Homes = []string{home}
-	if s.Env != nil {
-		s.Env = func(key string) string { // the tools' own directories are those of the caller, not of that home
-			if key == "PATH" {
-				return os.Getenv(key)
-			}
-			return ""
-		}
-	}
+	s.Homes = homes(s.Root)
 	return s, nil
 }
 
-// directory is an option's value, absolute, if it is a directory.
-func directory(option, dir string) (string, error) {
+// rootOf is --root's value, absolute, if it is a directory.
+func rootOf(dir string) (string, error) {
 	if dir == "" {
-		return "", errUsage{fmt.Errorf("--%s needs a directory", option)}
+		return "", errUsage{errors.New("--root needs a directory")}
 	}
 	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return "", fmt.Errorf("--%s=%s: %w", option, dir, err)
+	if err == nil {
+		_, err = os.Stat(abs + "/") // it is a directory
 	}
-	switch fi, err := os.Stat(abs); {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("--%s=%s: there is no such directory", option, dir)
-	case err != nil:
-		return "", fmt.Errorf("--%s=%s cannot be looked at: %w", option, dir, err)
-	case !fi.IsDir():
-		return "", fmt.Errorf("--%s=%s is not a directory", option, dir)
+	if err != nil {
+		return "", fmt.Errorf("--root=%s cannot be looked at: %w", dir, err)
 	}
 	return abs, nil
 }

@@ -39,9 +39,6 @@ func (s screen) options(wide bool) status.View {
 
 // size is its width and height; 0 where they are not known.
 func (s screen) size() (width, height int) {
-	if s.fd < 0 {
-		return 0, 0
-	}
 	width, height, err := term.GetSize(s.fd)
 	if err != nil {
 		return 0, 0

@@ -20,12 +20,10 @@ import (
 // and sizes, or about command lines.
 var onBoth = []string{
 	"TestDatagramConformance",
-	"TestStopWithClientsOfAllKinds", "TestPathClientsOutliveTheDaemon",
 	"TestPanics",
-	"TestForgeries",
 	"TestUpgradeUnderLoad",
 	"TestDescribesVmnet",
-	"TestUpgradeOfAllKinds", "TestFailedUpgradeKeepsAllKinds",
+	"TestUpgradeKeepsAllKinds",
 	"TestGuestWithoutAddress",
 	"TestOnVmnet",
 }

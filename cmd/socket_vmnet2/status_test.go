@@ -24,8 +24,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // call is a subcommand within this process.
@@ -44,15 +42,21 @@ func TestUsageErrors(t *testing.T) {
 		{"clients", "--watch", "unknown option --watch"},
 		{"kick", "", "no CLIENT"},
 		{"kick", "1 --json", "unknown option --json"},
-		{"log-level", "loud", `"loud" is no LEVEL (debug, info, warn, error), and no SOCKET of that name is here`},
+		{"log-level", "debug s", `"s" is no SOCKET: that is given by its path, such as ./s`},
 		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
 		{"upgrade", "", "no SOCKET"},
 		{"upgrade", "--timeout /s", "no time, such as 10s"},
 		{"upgrade", "--timeout=-1s /s", "--timeout=-1s is no time, such as 10s"},
 		{"help", "status kick", `help takes [COMMAND], not "kick" as well`},
 		{"version", "x", `version takes options only, not "x"`},
+		{"install", "--prefix=", "--prefix= names no directory"},
+		{"rollback", "--from=/x", "unknown option --from"},
+		{"migrate", "--root=", "--root needs a directory"},
 		{"selftest", "--pidfile=x", "unknown option --pidfile"},
 		{"selftest", "--timeout=0s", "--timeout=0s is no time, such as 30s"},
+		{"selftest", "--vmnet-mode=x", `Unknown vmnet mode "x"`},
+		{"doctor", "--reach=web", "--reach=web is no IP address"},
+		{"doctor", "--reach=fe80::1%en0", "is no IP address"},
 		{"try", "--pidfile=/x", "unknown option --pidfile"},
 		{"try", "--vmnet-mode=x", `unknown vmnet mode "x"`},
 		{"try", "--socket-user=", "--socket-user is empty"},
@@ -121,6 +125,8 @@ func TestAsked(t *testing.T) {
 	assert.Equal(t, "info\n", stdout)
 	_, stdout, _ = call("log-level", "debug", p.sock)
 	assert.Equal(t, "debug\n", stdout)
+	_, _, stderr = call("log-level", "loud", p.sock)
+	assert.Contains(t, stderr, `"loud" is no level: there are debug, info, warn and error`)
 
 	code, stdout, stderr = call("kick", "02:00:00:00:00:a1", "none", p.sock)
 	assert.Equal(t, 1, code)
@@ -130,17 +136,6 @@ func TestAsked(t *testing.T) {
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, fmt.Sprintf("disconnected: client %d, 02:00:00:00:00:a1\n", s.Clients[0].ID), stdout)
 	tk.a.ended()
-}
-
-// TestHostsOfGuests: the lines for /etc/hosts are those of guests with leases.
-func TestHostsOfGuests(t *testing.T) {
-	p := start(t)
-	g := vnettest.Dial(t, p.sock, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 1, 7}, Name: "Web 1.example"})
-	l, err := g.Configure()
-	require.NoError(t, err)
-	_, stdout, stderr := call("status", "--hosts", p.sock)
-	assert.Empty(t, stderr)
-	assert.Equal(t, fmt.Sprintf("# guests of socket_vmnet2 at %s\n%s web-1.vmnet.internal web-1\n", p.sock, l.Addr.Addr()), stdout)
 }
 
 // A fakeDaemon answers with what a test wants.

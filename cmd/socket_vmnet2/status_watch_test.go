@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"os/exec"
 	"path/filepath"
@@ -14,16 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
-
-// watching runs socket_vmnet2 status --watch on p's socket.
-func watching(t *testing.T, p *process, args ...string) *process {
-	t.Helper()
-	w := exec.Command(filepath.Join(binaries, "socket_vmnet2"), append(append([]string{"status", "--watch", "--interval=0.1"}, args...), p.sock)...)
-	return runDaemon(t, w, p.sock)
-}
 
 // shows waits until its output has text n times.
 func (p *process) shows(t *testing.T, text string, n int) {
@@ -35,18 +28,15 @@ func (p *process) shows(t *testing.T, text string, n int) {
 // TestWatch: a daemon is shown again and again, over its end, its start and an upgrade; an interruption ends it in order.
 func TestWatch(t *testing.T) {
 	p := start(t)
-	w, j := watching(t, p), watching(t, p, "--json")
+	w := runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "status", "--watch", "--interval=0.1", p.sock), p.sock)
 	w.shows(t, "\nhealth: ", 3)
-	j.shows(t, "\n", 1)
 	assert.Contains(t, w.stdout.String(), "\n\nsocket_vmnet2 ", "an empty line is between two looks")
 	assert.Contains(t, w.stdout.String(), "NET/S")
 	assert.NotContains(t, w.stdout.String(), "\x1b")
 	p.stop(t)
 	w.shows(t, p.sock+": gone; waiting for it to come back: ", 1)
-	j.says(t, p.sock+": gone; ")
 	again := launch(t, "socket_vmnet2", p.sock)
 	w.shows(t, p.sock+": back\n", 1)
-	j.says(t, p.sock+": back\n")
 	before := strings.Count(w.stdout.String(), "\nhealth: ")
 	w.shows(t, "\nhealth: ", before+2)
 	assert.Equal(t, 1, strings.Count(w.stdout.String(), ": gone; "), "a pipe is told once")
@@ -56,12 +46,6 @@ func TestWatch(t *testing.T) {
 	w.shows(t, "upgraded in place once", 2)
 	w.interrupt(t)
 	assert.Empty(t, w.stderr.String())
-	j.stop(t)
-	for line := range strings.Lines(j.stdout.String()) {
-		var s status.Status
-		require.NoError(t, json.Unmarshal([]byte(line), &s), line)
-		assert.Contains(t, []int{p.Process.Pid, again.Process.Pid}, s.Daemon.PID)
-	}
 }
 
 // TestWatched is what is said of a daemon as looks follow each other.
@@ -83,4 +67,11 @@ func TestWatched(t *testing.T) {
 	w.next(glance{daemon: d, status: pid(2)})
 	assert.Equal(t, "/s: back", w.notice)
 	assert.Nil(t, w.before)
+
+	var out, errs strings.Builder
+	v := &viewer{env: compat.IO{Stdout: &out, Stderr: &errs}, json: true}
+	w.answer = []byte(`{ "a": 1 }`)
+	require.NoError(t, v.show([]glance{*w}))
+	assert.Equal(t, `{"a":1}`+"\n", out.String(), "a program has only documents there")
+	assert.Equal(t, "/s: back\n", errs.String())
 }

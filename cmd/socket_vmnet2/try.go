@@ -59,26 +59,18 @@ func tryAction(c *cli.Context, network compat.Network, env compat.IO) error {
 			return err
 		}
 	}
-	if err := needsRoot(runtime.GOOS, t.cfg.Backend, os.Geteuid(), os.Args); err != nil {
+	if err := needsRoot(t.cfg.Backend); err != nil {
 		return err
 	}
 	if _, err := t.cfg.Owner(); err != nil {
 		return err
 	}
-	t.log = t.cfg.OpenLog(logOf(env.Stderr))
+	t.log = t.cfg.OpenLog(&compat.LogFile{FD: int(os.Stderr.Fd())})
 	defer t.log.Flush()
 	slog.SetDefault(t.log.Logger) // libraries that know no other logger
 	ctx, stop := daemon.UntilSignal(t.log.Logger)
 	defer stop()
 	return t.run(ctx)
-}
-
-// logOf writes to w as the daemon's log does, whose reader may be stopped.
-func logOf(w io.Writer) io.Writer {
-	if f, ok := w.(*os.File); ok {
-		return &compat.LogFile{FD: int(f.Fd())}
-	}
-	return w
 }
 
 // placeholder stands for the gateway that is not chosen yet, so that everything else can be checked.
@@ -141,15 +133,12 @@ func (t *trial) setDir(dir string) error {
 }
 
 // needsRoot refuses what cannot work: vmnet on macOS 15 and older without root.
-func needsRoot(goos string, b compat.Backend, euid int, argv []string) error {
-	if len(compat.PrivilegeWarnings(goos, b, euid, euid)) == 0 {
+func needsRoot(b compat.Backend) error {
+	if euid := os.Geteuid(); len(compat.PrivilegeWarnings(runtime.GOOS, b, euid, euid)) == 0 {
 		return nil
 	}
-	program, err := os.Executable()
-	if err != nil {
-		program = argv[0]
-	}
-	command := printable.Command(append([]string{"sudo", program}, argv[1:]...)...)
+	program, _ := os.Executable() // which sudo's PATH may not have
+	command := printable.Command(append([]string{"sudo", program}, os.Args[1:]...)...)
 	return fmt.Errorf("vmnet needs root on macOS 15 and older, so run: %s (nothing was touched; --backend=usernet needs no root)", command)
 }
 

@@ -16,7 +16,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
@@ -104,14 +105,8 @@ func (t *trial) describe(info network.Info, datagrams bool) tryReady {
 
 // ownersOf are the user and the group of a file, by number where there is no name.
 func ownersOf(path string) (userName, groupName string) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return "", ""
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "", ""
-	}
+	var st unix.Stat_t
+	_ = unix.Lstat(path, &st) // it has just been made
 	userName, groupName = strconv.Itoa(int(st.Uid)), strconv.Itoa(int(st.Gid))
 	if u, err := user.LookupId(userName); err == nil {
 		userName = u.Username
@@ -122,19 +117,17 @@ func ownersOf(path string) (userName, groupName string) {
 	return userName, groupName
 }
 
-// clientProgram is the socket_vmnet_client beside this program, also beside what a link to it leads to; empty if there is none.
+// clientProgram is the socket_vmnet_client beside this program, or beside what a link to it leads to; empty if there is none.
 func clientProgram(executable func() (string, error)) string {
 	program, err := executable()
 	if err != nil {
 		return ""
 	}
-	real, _ := filepath.EvalSymlinks(program)
-	for _, p := range []string{program, real} {
-		if client, err := exec.LookPath(filepath.Join(filepath.Dir(p), "socket_vmnet_client")); err == nil && p != "" {
-			return client
-		}
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		program = real
 	}
-	return ""
+	client, _ := exec.LookPath(filepath.Join(filepath.Dir(program), "socket_vmnet_client"))
+	return client
 }
 
 // randomMAC is a MAC address for one guest out of QEMU's range.
@@ -159,7 +152,7 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 	stream := "stream,id=n0,server=off,addr.type=unix,addr.path=" + strings.ReplaceAll(r.Socket, ",", ",,")
 	lines := []tryLine{
 		{
-			"lima-yaml", "Lima, in a machine's lima.yaml", "networks:\n- socket: " + yamlString(r.Socket),
+			"lima-yaml", "Lima, in a machine's lima.yaml", "networks:\n- socket: " + jsonString(r.Socket),
 			"take these lines out again and start the machine again", "",
 		},
 		{"lima", "Lima, a new machine for the trial", "limactl start --tty=false --name=" + tryGuest + " --set=" +
@@ -225,12 +218,4 @@ func jsonString(v any) string {
 	e.SetEscapeHTML(false)
 	_ = e.Encode(v)
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// yamlString is an absolute path in YAML, quoted where it could be read as something else.
-func yamlString(path string) string {
-	if printable.Quote(path) == path && !strings.Contains(path, ": ") {
-		return path
-	}
-	return jsonString(path)
 }

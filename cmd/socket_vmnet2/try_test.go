@@ -4,16 +4,18 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,62 +23,31 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 )
 
-// A tryRig is where these tests run the program: as root where they are root's.
-type tryRig struct {
-	t       *testing.T
-	home    string
-	program string
-}
-
-func newTryRig(t *testing.T) *tryRig {
-	t.Helper()
-	r := &tryRig{t: t, home: shortDir(t)}
-	r.program = filepath.Join(r.home, "socket_vmnet2")
-	require.NoError(t, os.Link(filepath.Join(binaries, "socket_vmnet2"), r.program))
-	return r
-}
-
-// command is the program with its arguments.
-func (r *tryRig) command(args ...string) *exec.Cmd {
-	c := exec.Command(r.program, args...)
-	c.Dir = "/"
-	return c
-}
-
 // try runs the subcommand and does not wait for it.
-func (r *tryRig) try(args ...string) *process {
-	r.t.Helper()
+func try(t *testing.T, args ...string) *process {
+	t.Helper()
 	if runtime.GOOS == "darwin" {
 		args = append([]string{"--backend=usernet"}, args...)
 	}
-	return runDaemon(r.t, r.command(append([]string{"try"}, args...)...), "")
+	return runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"try"}, args...)...), "")
 }
 
-// refused runs the subcommand, which must not start, and returns its output.
-func (r *tryRig) refused(args ...string) (stdout, stderr string) {
-	r.t.Helper()
-	p := r.try(args...)
-	p.exits(r.t, 1)
-	return p.stdout.String(), p.stderr.String()
-}
-
-// ready waits until p, which was started with --json, tells that it is ready.
-func (r *tryRig) ready(p *process) (v tryReady) {
-	r.t.Helper()
+// triedOut waits until p, which was started with --json, tells that it is ready.
+func (p *process) triedOut(t *testing.T) (v tryReady) {
+	t.Helper()
 	var line string
-	require.Eventually(r.t, func() (ok bool) {
+	require.Eventually(t, func() (ok bool) {
 		line, _, ok = strings.Cut(p.stdout.String(), "\n")
 		return ok || !p.alive()
 	}, patience, 5*time.Millisecond, "%s", p.stderr)
-	require.NoError(r.t, json.Unmarshal([]byte(line), &v), "%s\n%s", line, p.stderr)
+	require.NoError(t, json.Unmarshal([]byte(line), &v), "%s\n%s", line, p.stderr)
 	p.sock = v.Socket
 	return v
 }
 
 func TestTryGuest(t *testing.T) {
-	r := newTryRig(t)
-	p := r.try("--json")
-	v := r.ready(p)
+	p := try(t, "--json")
+	v := p.triedOut(t)
 	assert.Equal(t, p.Process.Pid, v.PID)
 	assert.Equal(t, "usernet", v.Backend)
 	assert.Equal(t, "shared", v.Mode)
@@ -103,84 +74,54 @@ func TestTryGuest(t *testing.T) {
 	require.NoError(t, err)
 	g.Close()
 	for _, event := range []string{"client connected", "client address", "client gone"} {
-		require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), event) }, patience, 5*time.Millisecond, "%s", event)
+		p.says(t, event)
 	}
-	out, err := r.command("status").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	assert.Contains(t, string(out), v.Socket, "found among this machine's daemons")
-
-	// What is tried is not upgraded, and goes on.
-	out, err = r.command("upgrade", v.Socket).CombinedOutput()
-	assert.Error(t, err)
-	assert.Contains(t, string(out), "not upgraded")
+	_, out, _ := call("status")
+	assert.Contains(t, out, v.Socket, "found among this machine's daemons")
+	_, _, out = call("upgrade", v.Socket)
+	assert.Contains(t, out, "not upgraded", "and it goes on")
 	p.ready(t)
 
 	p.interrupt(t)
 	assert.NoDirExists(t, dir)
 }
 
-func TestTrySignals(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(s.String(), func(t *testing.T) {
-			r := newTryRig(t)
-			dir := filepath.Join(r.home, "and, a comma")
-			p := r.try("--dir=" + dir)
-			require.Eventually(t, func() bool { return strings.Contains(p.stdout.String(), "Ctrl-C") }, patience, 5*time.Millisecond, "%s", p.stderr)
-			text := p.stdout.String()
-			assert.Contains(t, text, "The network is ready: "+dir+"/sock on usernet\n")
-			assert.Contains(t, text, "    networks:\n    - socket: \""+dir+"/sock\"\n")
-			assert.Contains(t, text, "  undo: limactl delete --force socket-vmnet2-try\n")
-			code, _ := p.signal(t, s)
-			assert.Zero(t, code, "%s", p.stderr)
-			assert.NoDirExists(t, dir)
-		})
-	}
-}
-
-// TestTryDirRefused: what --dir must not be, each with its reason, and nothing is changed.
-func TestTryDirRefused(t *testing.T) {
-	r := newTryRig(t)
-	full := filepath.Join(r.home, "full")
-	require.NoError(t, os.Mkdir(full, 0o700))
-	require.NoError(t, os.WriteFile(full+"/x", nil, 0o644))
-	require.NoError(t, os.Symlink(r.home+"/nowhere", r.home+"/dangling"))
-	before := listing(t, r.home)
-	tests := []struct{ name, dir, want string }{
-		{"empty", "", "--dir is empty"},
-		{"directory", full, "File exists"},
-		{"no parent", r.home + "/no/where", "No such file or directory"},
-		{"too long", "/" + strings.Repeat("x", 95), "is too long: the path of a socket in it has "},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			stdout, stderr := r.refused("--dir=" + tt.dir)
-			assert.Contains(t, strings.ToLower(stderr), strings.ToLower(tt.want))
-			assert.True(t, strings.HasPrefix(stderr, "ERROR| "), "%s", stderr)
-			assert.Empty(t, stdout)
-			assert.Equal(t, before, listing(t, r.home))
-		})
-	}
+func TestTryText(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "and, a comma")
+	p := try(t, "--dir="+dir)
+	p.shows(t, "Ctrl-C", 1)
+	text := p.stdout.String()
+	assert.Contains(t, text, "The network is ready: "+dir+"/sock on usernet\n")
+	assert.Contains(t, text, "    networks:\n    - socket: \""+dir+"/sock\"\n")
+	assert.Contains(t, text, "  undo: limactl delete --force socket-vmnet2-try\n")
+	p.stop(t)
+	assert.NoDirExists(t, dir)
 }
 
 // TestTryRefused: bad command lines change nothing and say what is wrong.
 func TestTryRefused(t *testing.T) {
-	r := newTryRig(t)
-	tests := []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--vmnet-dhcp-end=192.168.7.9"}, "--vmnet-gateway=IP is needed"},
-		{[]string{"--vmnet-reserve=52:54:00:00:00:01=192.168.7.9"}, "--vmnet-gateway=IP is needed"},
-		{[]string{"--vmnet-forward=tcp:80=192.168.7.9:80"}, "--vmnet-gateway=IP is needed"},
-		{[]string{"--vmnet-mode=bridged", "--vmnet-interface=eth0", "--backend=usernet"}, "bridged mode needs macOS vmnet"},
-		{[]string{"--socket-group=no such group"}, `unknown group name "no such group"`},
-		{[]string{"--socket-user=no such user"}, `unknown user name "no such user"`},
-	}
-	for _, tt := range tests {
-		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
-			stdout, stderr := r.refused(tt.args...)
-			assert.Contains(t, strings.ToLower(stderr), strings.ToLower(tt.want))
-			assert.Empty(t, stdout)
+	home := shortDir(t)
+	full := filepath.Join(home, "full")
+	require.NoError(t, os.Mkdir(full, 0o700))
+	require.NoError(t, os.WriteFile(full+"/x", nil, 0o644))
+	before := listing(t, home)
+	for args, want := range map[string]string{
+		"--dir=":                            "--dir is empty",
+		"--dir=" + full:                     "file exists",
+		"--dir=" + home + "/no/where":       "no such file or directory",
+		"--dir=/" + strings.Repeat("x", 95): "is too long: the path of a socket in it has ",
+		"--vmnet-dhcp-end=192.168.7.9":      "--vmnet-gateway=IP is needed",
+		"--vmnet-mode=bridged --vmnet-interface=eth0 --backend=usernet": "bridged mode needs macOS vmnet",
+		"--socket-group=nosuchgroup":                                    `unknown group name "nosuchgroup"`,
+		"--socket-user=nosuchuser":                                      `unknown user name "nosuchuser"`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			p := try(t, strings.Fields(args)...)
+			p.exits(t, 1)
+			assert.True(t, strings.HasPrefix(p.stderr.String(), "ERROR| "), "%s", p.stderr)
+			assert.Contains(t, p.stderr.String(), want)
+			assert.Empty(t, p.stdout.String())
+			assert.Equal(t, before, listing(t, home))
 		})
 	}
 }
@@ -207,4 +148,98 @@ func TestTryDocs(t *testing.T) {
 		assert.Contains(t, doc, "`"+name+"`")
 	}
 	assert.Contains(t, doc, "192.168.107.0/24")
+}
+
+// lineFor is the line for one program on a Mac, where all of them are.
+func lineFor(t *testing.T, name string, r tryReady, goos, gateway string) tryLine {
+	t.Helper()
+	for _, l := range tryLines(r, goos, netip.MustParseAddr(gateway), net.HardwareAddr{0x52, 0x54, 0, 1, 2, 3}) {
+		if l.For == name {
+			assert.NotEmpty(t, l.What)
+			assert.True(t, l.Use == "" && l.Note != "" || l.Use != "" && l.Undo != "", "%+v", l)
+			return l
+		}
+	}
+	return tryLine{}
+}
+
+func TestTryLines(t *testing.T) {
+	mac := tryReady{Socket: "/tmp/t/1/sock", Dgram: "/tmp/t/1/sock.d/dgram/sock", Client: "/opt/x/bin/socket_vmnet_client", Backend: "vmnet"}
+	for name, want := range map[string]string{
+		"lima-yaml": "networks:\n- socket: \"/tmp/t/1/sock\"",
+		"lima":      `limactl start --tty=false --name=socket-vmnet2-try --set='.networks=[{"socket":"/tmp/t/1/sock"}]'`,
+		"minikube": "minikube start --profile=socket-vmnet2-try --driver=qemu --network=socket_vmnet" +
+			" --socket-vmnet-path=/tmp/t/1/sock --socket-vmnet-client-path=/opt/x/bin/socket_vmnet_client",
+		"qemu": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
+			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock,reconnect-ms=500",
+		"qemu-8.0": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
+			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock,reconnect=1",
+		"qemu-7.2": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
+			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock",
+		"qemu-old": "/opt/x/bin/socket_vmnet_client /tmp/t/1/sock qemu-system-..." +
+			" -device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03 -netdev socket,id=n0,fd=3",
+		"vfkit":   "vfkit ... --device virtio-net,unixSocketPath=/tmp/t/1/sock.d/dgram/sock,mac=52:54:00:01:02:03",
+		"krunkit": "krunkit ... --device virtio-net,type=unixgram,path=/tmp/t/1/sock.d/dgram/sock,mac=52:54:00:01:02:03",
+	} {
+		assert.Equal(t, want, lineFor(t, name, mac, "darwin", "192.168.107.1").Use, name)
+	}
+	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 9)
+	assert.Len(t, tryLines(mac, "linux", netip.Addr{}, nil), 7, "vfkit and krunkit are for macOS")
+	mac.Dgram = ""
+	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 7, "no socket for them")
+}
+
+// TestTryQuoting has each line read by what will read it.
+func TestTryQuoting(t *testing.T) {
+	for _, socket := range []string{"/tmp/1/sock", "/tmp/a b/sock", "/tmp/it's/sock", `/tmp/"$(x)"\/sock`, "/tmp/a,b/sock", "/tmp/a: b #c/sock", "/tmp/ü/sock"} {
+		r := tryReady{Socket: socket, Dgram: socket + ".d/dgram/sock", Client: filepath.Dir(socket) + "/client", Backend: "vmnet"}
+		var doc struct {
+			Networks []struct{ Socket string }
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(lineFor(t, "lima-yaml", r, "darwin", "192.168.107.1").Use), &doc))
+		require.Len(t, doc.Networks, 1)
+		assert.Equal(t, socket, doc.Networks[0].Socket)
+
+		words := func(name string) []string {
+			t.Helper()
+			out, err := exec.Command("/bin/sh", "-c", `printf '%s\n' `+lineFor(t, name, r, "darwin", "192.168.107.1").Use).Output()
+			require.NoError(t, err)
+			return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+		}
+		set := words("lima")
+		doc.Networks = nil
+		expression, ok := strings.CutPrefix(set[len(set)-1], "--set=.networks=")
+		require.True(t, ok)
+		require.NoError(t, yaml.Unmarshal([]byte(expression), &doc.Networks))
+		assert.Equal(t, socket, doc.Networks[0].Socket)
+
+		assert.Contains(t, words("minikube"), "--socket-vmnet-path="+socket)
+		assert.Contains(t, words("minikube"), "--socket-vmnet-client-path="+r.Client)
+		assert.Equal(t, []string{r.Client, socket}, words("qemu-old")[:2])
+		assert.Contains(t, words("qemu"), "stream,id=n0,server=off,addr.type=unix,addr.path="+strings.ReplaceAll(socket, ",", ",,")+",reconnect-ms=500")
+	}
+}
+
+func TestClientProgram(t *testing.T) {
+	dir := t.TempDir()
+	program, other := filepath.Join(dir, "bin", "socket_vmnet2"), filepath.Join(dir, "link")
+	for _, d := range []string{filepath.Dir(program), other} {
+		require.NoError(t, os.Mkdir(d, 0o755))
+	}
+	require.NoError(t, os.WriteFile(program, nil, 0o755))
+	linked := filepath.Join(other, "socket_vmnet2")
+	require.NoError(t, os.Symlink(program, linked))
+	at := func(path string, err error) func() (string, error) {
+		return func() (string, error) { return path, err }
+	}
+	client := filepath.Join(dir, "bin", "socket_vmnet_client")
+	assert.Empty(t, clientProgram(at(program, nil)), "there is none")
+	require.NoError(t, os.WriteFile(client, nil, 0o644))
+	assert.Empty(t, clientProgram(at(program, nil)), "it is no program")
+	require.NoError(t, os.Chmod(client, 0o755))
+	want, err := filepath.EvalSymlinks(client)
+	require.NoError(t, err)
+	assert.Equal(t, want, clientProgram(at(program, nil)))
+	assert.Equal(t, want, clientProgram(at(linked, nil)), "beside what the link leads to")
+	assert.Empty(t, clientProgram(at("", errors.New("no /proc"))))
 }

@@ -86,13 +86,10 @@ func upgradeReport(r control.Upgraded) string {
 			kinds = append(kinds, fmt.Sprintf("%s: %d", kind, n))
 		}
 	}
-	switch sum {
-	case 0:
+	if sum == 0 {
 		b.WriteString("there were no clients\n")
-	case 1:
-		fmt.Fprintf(&b, "1 client kept (%s)\n", kinds[0])
-	default:
-		fmt.Fprintf(&b, "%d clients kept (%s)\n", sum, strings.Join(kinds, ", "))
+	} else {
+		fmt.Fprintf(&b, "%s kept (%s)\n", printable.Count(sum, "client"), strings.Join(kinds, ", "))
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(&b, n)

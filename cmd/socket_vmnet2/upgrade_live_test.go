@@ -42,9 +42,9 @@ func startOwn(t *testing.T, args ...string) (*process, string) {
 }
 
 // startOwnOpen is startOwn for a daemon with clients of all kinds.
-func startOwnOpen(t *testing.T) (p *process, path string) {
+func startOwnOpen(t *testing.T, args ...string) (p *process, path string) {
 	t.Helper()
-	p, path = startOwn(t, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)
+	p, path = startOwn(t, slices.Concat(args, []string{"--state-dir=" + stateRoot(t)}, datagramArgs)...)
 	p.servesDatagrams(t)
 	return p, path
 }
@@ -185,12 +185,14 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	assert.NotContains(t, p.stderr.String(), "is lost in the upgrade")
 }
 
-// TestUpgradeWhileClientsComeAndGo: no client is refused, whenever it connects, nor a reader of the metrics, whose counters go on.
+// TestUpgradeWhileClientsComeAndGo: no client is refused, whenever it connects, nor a reader of the metrics, whose counters go on. A log level
+// that was changed is kept.
 func TestUpgradeWhileClientsComeAndGo(t *testing.T) {
 	p, _ := startOwn(t, "--metrics-listen=127.0.0.1:0")
 	addr := p.metricsAddr(t)
 	tk := p.talkers(t)
 	before := p.scrape(t, addr)
+	_, level, _ := call("log-level", "debug", p.sock)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var came atomic.Int64
@@ -230,6 +232,8 @@ func TestUpgradeWhileClientsComeAndGo(t *testing.T) {
 	}
 	tk.check("still there")
 	t.Logf("%d clients came and went", came.Load())
+	_, kept, _ := call("log-level", p.sock)
+	assert.Equal(t, level, kept)
 	after := p.scrape(t, addr)
 	assert.InDelta(t, 5.0, metric(t, after, "socket_vmnet2_upgrades_total"), 0)
 	for _, series := range []string{"socket_vmnet2_network_transmit_packets_total", "socket_vmnet2_client_connects_total", "socket_vmnet2_start_time_seconds"} {
@@ -241,43 +245,4 @@ func TestUpgradeWhileClientsComeAndGo(t *testing.T) {
 	p.stop(t)
 	_, err = net.Dial("tcp", addr)
 	assert.Error(t, err)
-}
-
-// TestUpgradeIsRefused: when something is wrong with the new program, the daemon goes on and says why. All that may be wrong is in
-// package handover.
-func TestUpgradeIsRefused(t *testing.T) {
-	p, path := startOwn(t)
-	tk := p.talkers(t)
-	script := func(text string) func() error {
-		return func() error { return os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755) }
-	}
-	for _, c := range []struct {
-		name string
-		make func() error
-		want string
-	}{
-		{"nothing there", func() error { return nil }, "no such file"},
-		{"writable by others", func() error {
-			replaceProgram(t, path)
-			return os.Chmod(path, 0o777)
-		}, "others may write"},
-		{"fails", script("echo out of order >&2; exit 3"), "out of order"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			require.NoError(t, os.RemoveAll(path))
-			require.NoError(t, c.make())
-			_, stderr, err := p.upgradeOnce(t)
-			assert.Error(t, err)
-			assert.Contains(t, stderr, c.want)
-			assert.Contains(t, stderr, path, "which file it is about")
-			tk.check("the daemon goes on")
-			p.says(t, "WARN | no upgrade: this image goes on")
-		})
-	}
-	require.NoError(t, os.RemoveAll(path))
-	replaceProgram(t, path)
-	r, stderr, err := p.upgradeOnce(t)
-	require.NoError(t, err, stderr)
-	assert.Equal(t, 2, r.Clients["stream"])
-	tk.check("and is upgraded in the end")
 }

@@ -3,10 +3,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,11 +36,6 @@ func TestUpgradeReport(t *testing.T) {
 				Notes: []string{"connections to the outside ended: it had ended"},
 			},
 			"upgraded from v1 to v2 (process 4711): no frame for 45.7 ms, 3 clients kept (dgram: 1, stream: 2)\nconnections to the outside ended: it had ended\n",
-		},
-		{
-			"one client",
-			control.Upgraded{From: "v1", To: "v2", PID: 1, Gap: 100, Clients: map[string]int{"stream": 1}},
-			"upgraded from v1 to v2 (process 1): no frame for 100 ms, 1 client kept (stream: 1)\n",
 		},
 		{
 			"no clients",
@@ -116,7 +109,7 @@ func TestUpgradeCheck(t *testing.T) {
 		{"with state", "socket_vmnet2", good, `{"version": 1, "leases": []}`, ""},
 		{"unknown option", "socket_vmnet2", append([]string{"--newer=1"}, good...), "", "the daemon's command line: unknown option --newer"},
 		{"a group that is gone", "socket_vmnet2", append([]string{"--socket-group=gone-for-good"}, good...), "", `unknown group name "gone-for-good"`},
-		{"no command either", "socket_vmnet2", []string{"statsu"}, "", `unknown command "statsu": did you mean "status"?`},
+		{"no command either", "socket_vmnet2", []string{"statsu"}, "", `unknown command "statsu": there are `},
 		{"newer state", "socket_vmnet2", good, `{"version": 2}`, "the daemon's state: decode state: version 2: another version of the program wrote it"},
 		{"the old program does not know it", "socket_vmnet", []string{"--backend=usernet", "/s"}, "", "the daemon's command line: "},
 	} {
@@ -130,26 +123,5 @@ func TestUpgradeCheck(t *testing.T) {
 			}
 			require.ErrorContains(t, err, c.want)
 		})
-	}
-}
-
-// TestUpgradeCheckAlone: no daemon starts, or hangs, by the hidden option.
-func TestUpgradeCheckAlone(t *testing.T) {
-	for _, c := range []struct {
-		program, stdin, want string
-	}{
-		{"socket_vmnet2", "", "no question was asked; the option is for a daemon that is being upgraded"},
-		{"socket_vmnet2", "{}", "no question was asked; the option is for a daemon that is being upgraded"},
-		{"socket_vmnet", "{}", "ERROR| "}, // the old program has no such option
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, filepath.Join(binaries, c.program), handover.CheckArgument)
-		cmd.Stdin = strings.NewReader(c.stdin)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		require.Error(t, cmd.Run())
-		assert.Equal(t, 1, cmd.ProcessState.ExitCode())
-		assert.Contains(t, stderr.String(), c.want)
 	}
 }

@@ -19,7 +19,11 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	_ "github.com/socket-vmnet2/socket_vmnet2/internal/daemon/lowfd" // the connection gets such a number
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
 func main() {
@@ -42,11 +46,12 @@ func run(argv []string, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "The socket path \"%s\" is too long\n", path)
 		return 1
 	}
-	fd, err := newSocket()
+	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "socket: %s\n", strerror(err))
 		return 1
 	}
+	proto.SetBuffers(fd, proto.Stream)
 	if err := connect(fd, path); err != nil {
 		_, _ = fmt.Fprintf(stderr, "Failed to connect to \"%s\": %s\n", path, strerror(err))
 		return 1

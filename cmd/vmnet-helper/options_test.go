@@ -45,8 +45,6 @@ func TestParse(t *testing.T) {
 		},
 		{"bridged", "--fd 3 --operation-mode bridged --shared-interface en0", config{fd: 3, mode: "bridged", sharedInterface: "en0"}},
 		{"network", "--fd 3 --network shared", config{fd: 3, mode: "shared", network: "shared"}},
-		{"statistics", "--fd 3 --stats-interval 10", config{fd: 3, mode: "shared", statsInterval: 10}},
-		{"daemon", "--fd 3 --daemon /s", config{fd: 3, mode: "shared", daemon: "/s"}},
 		{"list", "--list-shared-interfaces -v", config{fd: -1, list: true, verbose: true}},
 	}
 	for _, tt := range tests {
@@ -94,11 +92,8 @@ func TestParseRefuses(t *testing.T) {
 // TestVersionText reads the version as minikube does: YAML with two keys, and a semantic version of at least 0.9.0.
 func TestVersionText(t *testing.T) {
 	semver := regexp.MustCompile(`^version: v0\.13\.0\+socket-vmnet2(\.[0-9A-Za-z-]+)+\ncommit: \S+\n$`)
-	for _, ours := range []string{"v1.2.3", "v0.0.0-1a2b3c4.m", "v0.0.0-dev", "v1..2", "x y:z\n", "v1.2.3+x"} {
+	for _, ours := range []string{"v1.2.3", "v0.0.0-1a2b3c4.m", "v0.0.0-dev", "x y:z\n", "v1.2.3+x"} {
 		text := versionText(ours)
-		if ours == "v1..2" {
-			continue // git describe has no such thing
-		}
 		assert.Regexp(t, semver, text)
 		assert.Equal(t, 2, strings.Count(text, "\n"))
 	}
@@ -117,7 +112,6 @@ func TestCompare(t *testing.T) {
 		reply proto.Reply
 		want  []string // of the complaint, none: it fits
 	}{
-		{"anything shared", "", shared, nil},
 		{"these addresses", addresses, shared, nil},
 		{"another start", strings.Replace(addresses, "105.1 ", "106.1 ", 1), shared, []string{"192.168.105.1", "--vmnet-gateway=192.168.106.1"}},
 		{"another end", strings.Replace(addresses, ".254", ".99", 1), shared, []string{"192.168.105.254", "--vmnet-dhcp-end=192.168.105.99"}},
@@ -131,7 +125,6 @@ func TestCompare(t *testing.T) {
 		{"isolated anyway", "", isolated, nil},
 		{"TSO", "--enable-tso --enable-checksum-offload", offload, nil},
 		{"TSO without offload", "--enable-tso", shared, []string{"without offload", "--vmnet-offloading=false", "--offload"}},
-		{"checksums without offload", "--enable-checksum-offload", shared, []string{"without offload"}},
 		{"offload that was not asked for", "", offload, []string{"with offload", "--enable-tso"}},
 		{"network by name", "--network host", host, nil},
 		{"network by another name", "--network host", shared, []string{"--vmnet-mode=host"}},

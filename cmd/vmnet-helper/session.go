@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
@@ -98,10 +97,7 @@ func (e stopped) Error() string { return fmt.Sprintf("the daemon at %s has stopp
 // again hands the endpoint to the next daemon at the same place, which has been lost since then. The machine goes on as if nothing had
 // been.
 func (s *session) again(ctx context.Context, c *config, e *endpoint, lost time.Time) (*session, error) {
-	limit, err := time.ParseDuration(comeBack)
-	if err != nil {
-		return nil, fmt.Errorf("limit for the daemon's return: %w", err)
-	}
+	limit, _ := time.ParseDuration(comeBack)
 	for time.Since(lost) < limit {
 		select {
 		case <-ctx.Done():
@@ -127,17 +123,12 @@ func comingBack(err error) bool {
 // A mismatch is a daemon with another network than the one that was asked for.
 type mismatch struct{ error }
 
-// name is what the daemon's log calls the machine: its socket, of which the end is what tells it from others.
+// name is what the daemon's log calls the machine: its socket, whose path is shorter than a name may be.
 func name(c *config) string {
-	n := c.socket
-	for len(n) > proto.MaxName {
-		_, size := utf8.DecodeRuneInString(n)
-		n = n[size:]
-	}
-	if proto.CheckName(n) != nil {
+	if proto.CheckName(c.socket) != nil {
 		return ""
 	}
-	return n
+	return c.socket
 }
 
 // compare tells how the daemon's network differs from what c asks for, and what to do.
@@ -158,8 +149,9 @@ func compare(c *config, r *proto.Reply) error {
 		{"subnet-mask", "vmnet-mask", r.SubnetMask, c.mask},
 	} {
 		// The embedded network ends its range before addresses that are no guest's, such as the host's own.
-		shorter := a.option == "end-address" && less(a.have, a.want)
-		if a.want.IsValid() && a.have != a.want.String() && !shorter {
+		have, _ := netip.ParseAddr(a.have)
+		shorter := a.option == "end-address" && have.IsValid() && have.Less(a.want)
+		if a.want.IsValid() && have != a.want && !shorter {
 			return fmt.Errorf("has a network with the %s %q, not %s: start one with --%s=%s", a.option, a.have, a.want, a.flag, a.want)
 		}
 	}
@@ -174,12 +166,6 @@ func compare(c *config, r *proto.Reply) error {
 		return errors.New("has a network on which machines reach each other, unlike --enable-isolation: start it with --isolate")
 	}
 	return nil
-}
-
-// less tells whether text is an address before b.
-func less(text string, b netip.Addr) bool {
-	a, err := netip.ParseAddr(text)
-	return err == nil && a.Less(b)
 }
 
 // info is the line on stdout: the keys of vmnet_start_interface's answer, as vmnet-helper prints them, and with --network those

@@ -9,15 +9,15 @@ _socket_vmnet2_options() {
 	case $1 in
 	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --metrics-listen= --metrics-anywhere --log-format= --log-level= --list-interfaces --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
-	'socket_vmnet2 capture') echo '--client= --write= --overwrite --snaplen= --count= --socket= --help' ;;
+	'socket_vmnet2 capture') echo '--client= --write= --snaplen= --count= --socket= --help' ;;
 	'socket_vmnet2 clients') echo '--json --wide --help' ;;
-	'socket_vmnet2 doctor') echo '--json --root= --home= --reach= --help' ;;
+	'socket_vmnet2 doctor') echo '--json --root= --reach= --help' ;;
 	'socket_vmnet2 exec') echo '--stream --dgram --fd= --mac= --name= --interface-id= --json= --help' ;;
 	'socket_vmnet2 help') echo '--help' ;;
 	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;
 	'socket_vmnet2 kick') echo '--help' ;;
 	'socket_vmnet2 log-level') echo '--help' ;;
-	'socket_vmnet2 migrate') echo '--json --root= --home= --help' ;;
+	'socket_vmnet2 migrate') echo '--json --root= --help' ;;
 	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
 	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 service') echo '--network= --interface= --name= --user --socket-activated --prefix= --dry-run --help' ;;
@@ -31,7 +31,7 @@ _socket_vmnet2_options() {
 # _socket_vmnet2_value "COMMAND --OPTION" prints what the option takes: words, and kinds of things with a colon in front.
 _socket_vmnet2_value() {
 	case $1 in
-	'socket_vmnet2 --state-dir' | 'socket_vmnet2 doctor --root' | 'socket_vmnet2 doctor --home' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 migrate --root' | 'socket_vmnet2 migrate --home' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root' | 'socket_vmnet2 service --prefix' | 'socket_vmnet2 try --dir')
+	'socket_vmnet2 --state-dir' | 'socket_vmnet2 doctor --root' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 migrate --root' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root' | 'socket_vmnet2 service --prefix' | 'socket_vmnet2 try --dir')
 		echo ':dir' ;;
 	'socket_vmnet2 --runtime-dir')
 		echo ':dir none' ;;

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // ErrHelp and ErrVersion are what a command line comes to with the options of these names, at once: what is in front of them has been
@@ -123,42 +125,11 @@ func checkWord(word string, commands []string) error {
 
 // UnknownCommand says that word is none of the subcommands names, and what to do. It is a whole sentence.
 func UnknownCommand(word string, names []string) error {
-	hint := "socket_vmnet2 help lists them."
+	hint := "there are " + printable.List(names) + "."
 	if slices.Contains(names, word) {
 		hint = "that is one as the first argument."
-	} else if name := nearest(word, names); name != "" {
-		hint = fmt.Sprintf("did you mean %q?", name)
 	}
 	return fmt.Errorf("unknown command %s: %s", quoted(word), hint)
-}
-
-// nearest is the name that word was meant for, empty if that cannot be guessed: one that it begins, or one with the same letters but
-// for one in three.
-func nearest(word string, names []string) string {
-	word = strings.ToLower(word)
-	if i := slices.IndexFunc(names, func(name string) bool { return len(word) > 1 && strings.HasPrefix(name, word) }); i >= 0 {
-		return names[i]
-	}
-	best := slices.MinFunc(names, func(a, b string) int { return difference(word, a) - difference(word, b) })
-	if difference(word, best) > (len(word)+1)/3 {
-		return ""
-	}
-	return best
-}
-
-// difference is the number of letters that only one of the two has, wherever they are.
-func difference(a, b string) (n int) {
-	var letters [256]int
-	for _, c := range []byte(a) {
-		letters[c]++
-	}
-	for _, c := range []byte(b) {
-		letters[c]--
-	}
-	for _, more := range letters {
-		n += max(more, -more)
-	}
-	return n
 }
 
 // Subcommand takes a command line apart that asks for a subcommand: only the new program has them, and only its first

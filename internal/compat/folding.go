@@ -29,7 +29,7 @@ const (
 )
 
 // A folding is a handler that has its folder count lines that repeat. socket_vmnet's own may repeat, those about
-// connections up to a number of them in all.
+// connections up to a number of them in all. Those of a group, which the daemon has none of, are not counted.
 type folding struct {
 	slog.Handler
 	folder *folder
@@ -43,13 +43,6 @@ func (f *folding) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		c.about = about(c.about, a)
 	}
-	return &c
-}
-
-// WithGroup implements slog.Handler.
-func (f *folding) WithGroup(name string) slog.Handler {
-	c := *f
-	c.Handler = f.Handler.WithGroup(name)
 	return &c
 }
 

@@ -71,16 +71,8 @@ func legacyText(r slog.Record, attrs []slog.Attr) (text string, ok bool) {
 
 // SignalText is what C's strsignal says of s on this system: "Terminated", on macOS "Terminated: 15".
 func SignalText(s os.Signal) string {
-	sig, ok := s.(syscall.Signal)
-	if !ok {
-		return s.String()
-	}
-	text := sig.String()
-	if strings.HasPrefix(text, "signal ") {
-		return "Unknown signal " + strconv.Itoa(int(sig))
-	}
-	text = capital(text)
-	if runtime.GOOS == "darwin" {
+	text := capital(s.String())
+	if sig, ok := s.(syscall.Signal); ok && runtime.GOOS == "darwin" {
 		text += ": " + strconv.Itoa(int(sig))
 	}
 	return text
@@ -115,13 +107,10 @@ func LogError(log *slog.Logger, err error) {
 }
 
 // Strerror is what C's strerror says of the errno inside err: "Permission denied". Programs around socket_vmnet match on such texts. An
-// error without an errno is returned as Go words it, and nil as the empty string.
+// error without an errno is returned as Go words it.
 func Strerror(err error) string {
 	if no, ok := errors.AsType[syscall.Errno](err); ok {
 		return capital(no.Error())
-	}
-	if err == nil {
-		return ""
 	}
 	return err.Error()
 }
@@ -132,9 +121,6 @@ func message(err error) string {
 		if head, ok := strings.CutSuffix(err.Error(), no.Error()); ok {
 			return head + capital(no.Error())
 		}
-	}
-	if err == nil {
-		return ""
 	}
 	return err.Error()
 }

@@ -91,12 +91,10 @@ var identity = []string{"client", "mac", "address", "path", "option", "name"}
 
 // about adds what a tells of the thing that a line is about.
 func about(was string, a slog.Attr) string {
-	for _, key := range identity {
-		if a.Key == key {
-			return was + key + strings.ToValidUTF8(a.Value.String(), "") + "\n"
-		}
+	if !slices.Contains(identity, a.Key) {
+		return was
 	}
-	return was
+	return was + a.Key + strings.ToValidUTF8(a.Value.String(), "") + "\n"
 }
 
 const (

@@ -281,19 +281,6 @@ func TestLogFileDropsWhatIsNotRead(t *testing.T) {
 	assert.Equal(t, lines-lost, bytes.Count(b, line), "what was not counted as lost has come")
 }
 
-func TestLogFileWritesLongLines(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	line := []byte(strings.Repeat("long ", 5000) + "\n")
-	go func() {
-		_, _ = plainFile(w).Write(line)
-		_ = w.Close()
-	}()
-	b, err := io.ReadAll(r)
-	require.NoError(t, err)
-	assert.Equal(t, line, b)
-}
-
 // TestLogFileOnAFullDisk: what could not be written is counted and told in the log's form as soon as there is room, and a line that was
 // cut is ended first.
 func TestLogFileOnAFullDisk(t *testing.T) {

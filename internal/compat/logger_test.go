@@ -113,7 +113,6 @@ func TestStrerror(t *testing.T) {
 		err       error
 		text, all string
 	}{
-		{nil, "", ""},
 		{syscall.EADDRINUSE, "Address already in use", "Address already in use"},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, "Permission denied", "open /x: Permission denied"},
 		{fmt.Errorf("lock: %w", syscall.EWOULDBLOCK), "Resource temporarily unavailable", "lock: Resource temporarily unavailable"},

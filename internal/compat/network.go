@@ -30,11 +30,6 @@ func (s *settings) finish() error {
 	if s.given("vmnet-interface") && s.Interface == "" {
 		return plainError{errors.New(`--vmnet-interface is empty: give an interface of this host, such as "en0"`)}
 	}
-	if s.given("vmnet-gateway") && !s.given("vmnet-dhcp-end") {
-		if _, err := s.parseGateway(); err != nil {
-			return err
-		}
-	}
 	if s.Mode == network.ModeBridged && s.Interface == "" {
 		return errors.New(`vmnet mode "bridged" require --vmnet-interface to be specified`)
 	}
@@ -70,22 +65,14 @@ func (s *settings) withoutGateway() error {
 
 func (s *settings) warn(text string) { s.Warnings = append(s.Warnings, text) }
 
-func (s *settings) parseGateway() (netip.Addr, error) {
-	a, ok := InetAton(s.gateway)
-	if !ok {
-		return a, fmt.Errorf("invalid address %s was specified for --vmnet-gateway", quoted(s.gateway))
-	}
-	return a, nil
-}
-
 // withGateway settles gateway, subnet and the end of the pool.
 func (s *settings) withGateway() error {
 	if s.Mode == network.ModeBridged {
 		return errors.New(`vmnet mode "bridged" conflicts with --vmnet-gateway`)
 	}
-	gw, err := s.parseGateway()
-	if err != nil {
-		return err
+	gw, ok := InetAton(s.gateway)
+	if !ok {
+		return fmt.Errorf("invalid address %s was specified for --vmnet-gateway", quoted(s.gateway))
 	}
 	if err := s.settleSubnet(gw); err != nil {
 		return plainError{err}

@@ -5,10 +5,12 @@ package compat
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"runtime"
@@ -22,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
@@ -51,11 +54,25 @@ func staleSocket(t *testing.T, path string) {
 // lockAndBind is a whole start.
 func lockAndBind(t *testing.T, path string) (*SocketLock, *net.UnixListener) {
 	t.Helper()
-	l, err := LockSocket(t.Context(), path, false, discard())
-	require.NoError(t, err)
+	l := lockSocket(t, path)
 	ln, err := l.Bind(own())
 	require.NoError(t, err)
 	return l, ln
+}
+
+// lockSocket claims a path that no other has.
+func lockSocket(t *testing.T, path string) *SocketLock {
+	t.Helper()
+	l, err := LockSocket(t.Context(), path, false, discard())
+	require.NoError(t, err)
+	return l
+}
+
+// socketTaken checks that another has the path, or may have it.
+func socketTaken(t *testing.T, path string) {
+	t.Helper()
+	_, err := LockSocket(t.Context(), path, false, discard())
+	require.EqualError(t, err, inUse)
 }
 
 func TestSocketLife(t *testing.T) {
@@ -74,9 +91,8 @@ func TestSocketLife(t *testing.T) {
 			if c.stale {
 				staleSocket(t, c.path)
 			}
-			l, err := LockSocket(t.Context(), c.path, false, discard())
-			require.NoError(t, err)
-			_, err = net.Dial("unix", dial)
+			l := lockSocket(t, c.path)
+			_, err := net.Dial("unix", dial)
 			require.Error(t, err, "nothing to connect to before the daemon is ready")
 			ln, err := l.Bind(own())
 			require.NoError(t, err)
@@ -90,8 +106,7 @@ func TestSocketLife(t *testing.T) {
 			conn, err := net.Dial("unix", dial)
 			require.NoError(t, err)
 			require.NoError(t, conn.Close())
-			_, err = LockSocket(t.Context(), c.path, false, discard())
-			require.EqualError(t, err, inUse)
+			socketTaken(t, c.path)
 
 			require.NoError(t, ln.Close())
 			assert.Equal(t, []string{c.path, c.path + ".lock"}, entries(t, "."), "the listener's Close leaves the path alone")
@@ -113,9 +128,8 @@ func TestSocketRefused(t *testing.T) {
 	ln, err := net.Listen("unix", live)
 	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
-	link, dangling := filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
+	link := filepath.Join(dir, "link")
 	require.NoError(t, os.Symlink(live, link))
-	require.NoError(t, os.Symlink(filepath.Join(dir, "nothing"), dangling))
 	fifo := filepath.Join(dir, "fifo")
 	require.NoError(t, unix.Mkfifo(fifo, 0o600))
 	sub := filepath.Join(dir, "sub")
@@ -126,7 +140,6 @@ func TestSocketRefused(t *testing.T) {
 		{"regular file", file, inUse},
 		{"directory", sub, inUse},
 		{"link to a live socket", link, inUse},
-		{"dangling link", dangling, inUse},
 		{"fifo", fifo, inUse},
 		{"empty", "", "bind: No such file or directory"},
 		{"no such directory", filepath.Join(dir, "no", "s"), "bind: No such file or directory"},
@@ -137,14 +150,11 @@ func TestSocketRefused(t *testing.T) {
 			_, err := LockSocket(t.Context(), c.path, false, discard())
 			require.EqualError(t, err, c.want)
 			assert.Equal(t, before, entries(t, dir))
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			assert.Equal(t, "keep", string(b))
+			holds(t, file, "keep")
 		})
 	}
 	t.Run("daemon without a lock file", func(t *testing.T) {
-		_, err := LockSocket(t.Context(), live, false, discard())
-		require.EqualError(t, err, inUse)
+		socketTaken(t, live)
 		c, err := net.Dial("unix", live)
 		require.NoError(t, err, "the live daemon keeps its path")
 		require.NoError(t, c.Close())
@@ -154,8 +164,7 @@ func TestSocketRefused(t *testing.T) {
 		pc, err := net.ListenPacket("unixgram", path)
 		require.NoError(t, err)
 		defer func() { _ = pc.Close() }()
-		_, err = LockSocket(t.Context(), path, false, discard())
-		require.EqualError(t, err, inUse)
+		socketTaken(t, path)
 	})
 }
 
@@ -189,32 +198,30 @@ func impatient(t *testing.T) context.Context {
 }
 
 func TestSocketLockFile(t *testing.T) {
-	t.Run("link", func(t *testing.T) {
-		dir := shortDir(t)
-		path := filepath.Join(dir, "s")
-		target := filepath.Join(dir, "target")
+	run := func(name string, f func(t *testing.T, path string)) {
+		t.Run(name, func(t *testing.T) { f(t, filepath.Join(shortDir(t), "s")) })
+	}
+	run("link", func(t *testing.T, path string) {
+		target := path + ".target"
 		require.NoError(t, os.Symlink(target, path+".lock"))
 		_, err := LockSocket(t.Context(), path, false, discard())
 		require.EqualError(t, err, "bind: Too many levels of symbolic links")
 		assert.NoFileExists(t, target)
 	})
-	t.Run("fifo", func(t *testing.T) {
-		path := filepath.Join(shortDir(t), "s")
+	run("fifo", func(t *testing.T, path string) {
 		require.NoError(t, unix.Mkfifo(path+".lock", 0o600))
 		var out strings.Builder
 		_, err := LockSocket(t.Context(), path, false, NewLogger(&out, slog.LevelInfo))
 		require.EqualError(t, err, "bind: Invalid argument")
 		assert.Contains(t, out.String(), "WARN | the lock file of the socket cannot be used path="+path+".lock ")
 	})
-	t.Run("a second name", func(t *testing.T) {
-		path := filepath.Join(shortDir(t), "s")
+	run("a second name", func(t *testing.T, path string) {
 		require.NoError(t, os.WriteFile(path+".x", nil, 0o600))
 		require.NoError(t, os.Link(path+".x", path+".lock"))
 		_, err := LockSocket(t.Context(), path, false, discard())
 		require.EqualError(t, err, "bind: Too many links")
 	})
-	t.Run("of another user", func(t *testing.T) {
-		path := filepath.Join(shortDir(t), "s")
+	run("of another user", func(t *testing.T, path string) {
 		var out strings.Builder
 		l := &SocketLock{at: hostfs.Place{Name: path}, log: NewLogger(&out, slog.LevelInfo)}
 		l.warnLock(syscall.EACCES)
@@ -223,28 +230,21 @@ func TestSocketLockFile(t *testing.T) {
 		l.warnLock(syscall.EACCES)
 		assert.Contains(t, out.String(), fmt.Sprintf("a daemon of user %d left it; remove it if no daemon serves this socket", os.Getuid()))
 	})
-	t.Run("taken and the socket there", func(t *testing.T) {
-		path := filepath.Join(shortDir(t), "s")
-		l, err := LockSocket(t.Context(), path, false, discard())
-		require.NoError(t, err)
+	run("taken and the socket there", func(t *testing.T, path string) {
+		l := lockSocket(t, path)
 		defer l.Unlock()
 		staleSocket(t, path)
-		_, err = LockSocket(impatient(t), path, false, discard())
+		_, err := LockSocket(impatient(t), path, false, discard())
 		require.EqualError(t, err, inUse)
 	})
-	t.Run("holder stops", func(t *testing.T) {
-		path := filepath.Join(shortDir(t), "s")
-		l, err := LockSocket(t.Context(), path, false, discard())
-		require.NoError(t, err)
+	run("holder stops", func(t *testing.T, path string) {
+		l := lockSocket(t, path)
 		start := time.Now()
 		time.AfterFunc(300*time.Millisecond, l.Unlock)
-		next, err := LockSocket(t.Context(), path, false, discard())
-		require.NoError(t, err)
-		next.Unlock()
+		lockSocket(t, path).Unlock()
 		assert.GreaterOrEqual(t, time.Since(start), 300*time.Millisecond)
 	})
-	t.Run("given by a service manager", func(t *testing.T) {
-		path := filepath.Join(shortDir(t), "s")
+	run("given by a service manager", func(t *testing.T, path string) {
 		require.NoError(t, os.WriteFile(path, nil, 0o600), "it is not looked at")
 		l, err := LockSocket(t.Context(), path, true, discard())
 		require.NoError(t, err)
@@ -252,28 +252,16 @@ func TestSocketLockFile(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		l.Unlock()
 	})
-	t.Run("stopped while waiting", func(t *testing.T) {
-		path := filepath.Join(shortDir(t), "s")
-		l, err := LockSocket(t.Context(), path, false, discard())
-		require.NoError(t, err)
-		defer l.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err = LockSocket(ctx, path, false, discard())
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-	})
 }
 
 // TestSocketLockWait: the holder goes on without a socket, so waiting ends with an error.
 func TestSocketLockWait(t *testing.T) {
 	t.Parallel() // it mostly sleeps
 	path := filepath.Join(shortDir(t), "s")
-	l, err := LockSocket(t.Context(), path, false, discard())
-	require.NoError(t, err)
+	l := lockSocket(t, path)
 	defer l.Unlock()
 	start := time.Now()
-	_, err = LockSocket(t.Context(), path, false, discard())
-	require.EqualError(t, err, inUse)
+	socketTaken(t, path)
 	waited := time.Since(start)
 	assert.GreaterOrEqual(t, waited, lockWait)
 	assert.Less(t, waited, lockWait+patience)
@@ -282,8 +270,7 @@ func TestSocketLockWait(t *testing.T) {
 // TestSocketStolenBeforeBind: a socket_vmnet, which knows no lock, came in between.
 func TestSocketStolenBeforeBind(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	l, err := LockSocket(t.Context(), path, false, discard())
-	require.NoError(t, err)
+	l := lockSocket(t, path)
 	defer l.Unlock()
 	other, err := net.Listen("unix", path)
 	require.NoError(t, err)
@@ -309,6 +296,19 @@ func TestSocketNotOurs(t *testing.T) {
 	assert.FileExists(t, path)
 }
 
+// TestSocketIsPrivateAtFirst: until the socket is given to its owner, only the daemon's user may connect, whatever the umask is.
+func TestSocketIsPrivateAtFirst(t *testing.T) {
+	defer unix.Umask(unix.Umask(0))
+	path := filepath.Join(shortDir(t), "s")
+	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	require.NoError(t, hostfs.BindPrivate(fd, path))
+	fi, err := os.Lstat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSocket|0o600, fi.Mode())
+}
+
 func TestSocketOwner(t *testing.T) {
 	needRoot(t)
 	dir := shortDir(t)
@@ -325,8 +325,7 @@ func TestSocketOwner(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(dir, "s")
-			l, err := LockSocket(t.Context(), path, false, discard())
-			require.NoError(t, err)
+			l := lockSocket(t, path)
 			defer l.Unlock()
 			ln, err := l.Bind(c.owner)
 			require.NoError(t, err)
@@ -347,45 +346,27 @@ func TestOwnerLookup(t *testing.T) {
 	require.NoError(t, err)
 	myGroup, err := user.LookupGroupId(me.Gid)
 	require.NoError(t, err)
-	t.Run("unknown group", func(t *testing.T) {
-		c := defaultConfig()
-		c.SocketGroup, c.SocketGroupSet = "no-such-group", true
-		_, err := c.Owner()
-		var log bytes.Buffer
-		LogError(NewLogger(&log, slog.LevelInfo), err)
-		assert.Equal(t, "ERROR| unknown group name \"no-such-group\"\nERROR| socket_bindlisten: Invalid argument\n", log.String())
-	})
-	t.Run("number is a name", func(t *testing.T) {
-		c := defaultConfig()
-		c.SocketGroup, c.SocketGroupSet = "0", true
-		_, err := c.Owner()
-		assert.ErrorContains(t, err, `unknown group name "0"`)
-	})
-	t.Run("known group", func(t *testing.T) {
-		c := defaultConfig()
-		c.SocketGroup, c.SocketGroupSet = myGroup.Name, true
-		o, err := c.Owner()
-		require.NoError(t, err)
-		assert.Equal(t, me.Gid, strconv.Itoa(o.GID))
-		assert.True(t, o.MustGroup)
-	})
-	t.Run("default group need not exist", func(t *testing.T) {
-		c := defaultConfig()
-		c.SocketGroup = "no-such-group"
-		o, err := c.Owner()
-		require.NoError(t, err)
-		assert.Equal(t, -1, o.GID)
-	})
-	t.Run("user", func(t *testing.T) {
-		c := defaultConfig()
-		c.SocketUser = me.Username
-		o, err := c.Owner()
-		require.NoError(t, err)
-		assert.Equal(t, me.Uid, strconv.Itoa(o.UID))
-		c.SocketUser = "no-such-user"
-		_, err = c.Owner()
-		assert.EqualError(t, err, `unknown user name "no-such-user"`)
-	})
+	var log bytes.Buffer
+	c := defaultConfig()
+	c.SocketGroup = "no-such-group"
+	o, err := c.Owner()
+	require.NoError(t, err, "the default group need not exist")
+	assert.Equal(t, -1, o.GID)
+	c.SocketGroupSet = true
+	_, err = c.Owner()
+	LogError(NewLogger(&log, slog.LevelInfo), err)
+	assert.Equal(t, "ERROR| unknown group name \"no-such-group\"\nERROR| socket_bindlisten: Invalid argument\n", log.String())
+	c.SocketGroup = "0"
+	_, err = c.Owner()
+	require.ErrorContains(t, err, `unknown group name "0"`, "a number is a name")
+	c.SocketGroup, c.SocketUser = myGroup.Name, me.Username
+	o, err = c.Owner()
+	require.NoError(t, err)
+	assert.Equal(t, []string{me.Gid, me.Uid}, []string{strconv.Itoa(o.GID), strconv.Itoa(o.UID)})
+	assert.True(t, o.MustGroup)
+	c.SocketUser = "no-such-user"
+	_, err = c.Owner()
+	assert.EqualError(t, err, `unknown user name "no-such-user"`)
 }
 
 // TestGatewayOwner: root's gateway becomes nobody unless another user is asked for, and only root's can.
@@ -415,7 +396,9 @@ func TestSocketDefaultGroup(t *testing.T) {
 	dir := shortDir(t)
 	require.NoError(t, os.Chmod(dir, 0o777))
 	exe := filepath.Join(dir, "exe") // where the other user can reach it
-	b, err := os.ReadFile(child(t, "group").Path)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	b, err := os.ReadFile(self)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(exe, b, 0o755))
 	for _, c := range []struct{ name, must, want string }{
@@ -423,8 +406,8 @@ func TestSocketDefaultGroup(t *testing.T) {
 		{"given", "must", "ERROR| chown: Operation not permitted\nERROR| socket_bindlisten: Operation not permitted\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := child(t, "group", filepath.Join(dir, "s"), c.must)
-			cmd.Path = exe
+			cmd := exec.Command(exe, filepath.Join(dir, "s"), c.must)
+			cmd.Env = append(os.Environ(), childVar+"=1", "GORACE=atexit_sleep_ms=0")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, string(out))
@@ -449,4 +432,33 @@ func groupChild(args []string) int {
 		l.Unlock()
 	}
 	return 0
+}
+
+// TestSaveLeavesAll: what was saved works on if the exec fails.
+func TestSaveLeavesAll(t *testing.T) {
+	dir := t.TempDir()
+	p, err := AcquirePidfile(dir+"/p", discard())
+	require.NoError(t, err)
+	require.NoError(t, p.Publish(os.Getpid()))
+	l, err := LockSocket(t.Context(), dir+"/s", false, discard())
+	require.NoError(t, err)
+	ln, err := l.Bind(Owner{UID: -1, GID: -1, Mode: 0o770})
+	require.NoError(t, err)
+	defer ln.Close()
+	var o handover.Out
+	sl, sp := l.Save(&o), p.Save(&o)
+	require.Error(t, handover.Exec(&o, nil, "/nowhere", []string{"x"}, nil))
+	require.ErrorIs(t, (&SocketLock{at: hostfs.Place{Name: dir + "/s"}}).tryLock(), syscall.EAGAIN)
+	_, err = AcquirePidfile(dir+"/p", discard())
+	require.EqualError(t, err, openText(dir+"/p", "Resource temporarily unavailable"))
+	b, err := json.Marshal([]any{sl, sp})
+	require.NoError(t, err)
+	assert.Regexp(t, `^\[\{"path":".*/s","fd":\d+,"bound":true,"dev":\d+,"ino":\d+\},\{"path":".*/p","fd":\d+,"pid":\d+\}\]$`, string(b))
+	c, err := net.DialTimeout("unix", dir+"/s", 10*time.Second)
+	require.NoError(t, err)
+	_ = c.Close()
+	l.RemoveIfOurs()
+	p.Release()
+	l.Unlock()
+	assert.Equal(t, []string{"s.lock"}, entries(t, dir))
 }

@@ -45,7 +45,6 @@ func TestAddresses(t *testing.T) {
 	}{
 		{"defaults", "--vmnet-gateway=192.168.105.1", "192.168.105.1", "192.168.105.0/24", "192.168.105.254"},
 		{"all three", "--vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.100 --vmnet-mask=255.255.255.0", "192.168.105.1", "192.168.105.0/24", "192.168.105.100"},
-		{"mask first", "--vmnet-mask=255.255.0.0 --vmnet-gateway=172.16.0.1", "172.16.0.1", "172.16.0.0/16", "172.16.0.254"},
 		{"254 is outside", "--vmnet-gateway=192.168.105.1 --vmnet-mask=255.255.255.128", "192.168.105.1", "192.168.105.0/25", "192.168.105.126"},
 		{"254 is before the gateway", "--vmnet-gateway=10.0.0.255 --vmnet-mask=255.255.0.0", "10.0.0.255", "10.0.0.0/16", "10.0.255.254"},
 		{"smallest subnet", "--vmnet-gateway=10.0.0.1 --vmnet-mask=255.255.255.252", "10.0.0.1", "10.0.0.0/30", "10.0.0.2"},
@@ -83,9 +82,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"shared without gateway", "", []string{gateway}},
 		{"host without gateway", "--vmnet-mode=host", nil},
-		{"bridged without gateway", "--vmnet-mode=bridged --vmnet-interface=en0", nil},
 		{"with gateway", "--vmnet-gateway=10.1", nil},
-		{"disable-dhcp alone", "--vmnet-disable-dhcp --vmnet-gateway=10.1", nil},
 		{"disable-dhcp with all", "--vmnet-disable-dhcp --vmnet-gateway=10.1 --vmnet-dhcp-end=10.9 --vmnet-interface-id=" + id + " --vmnet-network-identifier=" + id, []string{
 			"--vmnet-dhcp-end has no effect with --vmnet-disable-dhcp",
 			"--vmnet-interface-id has no effect with --vmnet-disable-dhcp",
@@ -108,14 +105,12 @@ func TestBadValues(t *testing.T) {
 		name, argv, stderr string
 		usage              bool
 	}{
-		{"mode", "--vmnet-mode=Shared", `ERROR| Unknown vmnet mode "Shared"`, true},
 		{"bridged without interface", "--vmnet-mode=bridged", `ERROR| vmnet mode "bridged" require --vmnet-interface to be specified`, true},
 		{"bridged with gateway", gw + "--vmnet-mode=bridged --vmnet-interface=en0", `ERROR| vmnet mode "bridged" conflicts with --vmnet-gateway`, true},
 		{"gateway", "--vmnet-gateway=192.168.105.256", `ERROR| invalid address "192.168.105.256" was specified for --vmnet-gateway`, true},
 		{"end without gateway", "--vmnet-mode=host --vmnet-dhcp-end=192.168.105.9", "ERROR| --vmnet-dhcp-end=IP requires --vmnet-gateway=IP", true},
 		{"mask without gateway", "--vmnet-mode=host --vmnet-mask=255.255.255.0", "ERROR| --vmnet-mask=MASK requires --vmnet-gateway=IP", true},
 		{"end without gateway, shared", "--vmnet-dhcp-end=192.168.105.9", "WARN | --vmnet-gateway=IP should be explicitly specified to avoid conflicting with other applications\nERROR| --vmnet-dhcp-end=IP requires --vmnet-gateway=IP", true},
-		{"interface id", gw + "--vmnet-interface-id=0E21C1D4", `ERROR| Failed to parse UUID "0E21C1D4"`, true},
 
 		{"end", gw + "--vmnet-dhcp-end=none", `ERROR| invalid address "none" was specified for --vmnet-dhcp-end`, false},
 		{"end outside", gw + "--vmnet-dhcp-end=192.168.106.9", "ERROR| --vmnet-dhcp-end=192.168.106.9 is not in the network 192.168.105.0/24", false},
@@ -127,9 +122,7 @@ func TestBadValues(t *testing.T) {
 		{"network address", "--vmnet-gateway=192.168.105.0", "ERROR| --vmnet-gateway=192.168.105.0 is the network address of 192.168.105.0/24", false},
 		{"broadcast address", "--vmnet-gateway=192.168.105.255", "ERROR| --vmnet-gateway=192.168.105.255 is the broadcast address of 192.168.105.0/24", false},
 		{"loopback", "--vmnet-gateway=127.0.0.1", "ERROR| --vmnet-gateway=127.0.0.1 is no address of a private network, such as 192.168.105.1", false},
-		{"zero", "--vmnet-gateway=0", "ERROR| --vmnet-gateway=0.0.0.0 is no address of a private network, such as 192.168.105.1", false},
 		{"nat66 text", gw + "--vmnet-nat66-prefix=x", `ERROR| invalid IPv6 prefix "x" for --vmnet-nat66-prefix`, false},
-		{"nat66 length", gw + "--vmnet-nat66-prefix=fd00::/64", `ERROR| invalid IPv6 prefix "fd00::/64" for --vmnet-nat66-prefix`, false},
 		{"nat66 outside", gw + "--vmnet-nat66-prefix=2001:db8::", "ERROR| --vmnet-nat66-prefix=2001:db8:: is not in fd00::/8: use fd00:1234:: or the like", false},
 		{"nat66 host bits", gw + "--vmnet-nat66-prefix=fd00:1234::1", "ERROR| --vmnet-nat66-prefix=fd00:1234::1 has bits behind the first 64; use fd00:1234::", false},
 		{"empty interface", "--vmnet-mode=bridged --vmnet-interface=", `ERROR| --vmnet-interface is empty: give an interface of this host, such as "en0"`, false},

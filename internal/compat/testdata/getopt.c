@@ -6,7 +6,7 @@
 // Output, once per command line: fields with a NUL behind each, then an empty line:
 //   exit code, "usage" or "version" or "" (standard output), "message" or "" (standard error),
 //   and if the daemon would start: SOCKET and the value of each option, "-" where not given and "=VALUE" where given.
-// With argument "aton" it reads addresses instead and prints each as inet_ntoa does, or "-"; with "strerror" it prints the texts of errnos.
+// With argument "strerror" it prints the texts of errnos.
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -122,14 +122,6 @@ static void put(FILE *out, const char *s) {
 
 int main(int argc, char **argv) {
   char *s;
-  if (argc > 1 && strcmp(argv[1], "aton") == 0) {
-    while ((s = field()) != NULL) {
-      struct in_addr a;
-      puts(inet_aton(s, &a) ? inet_ntoa(a) : "-");
-      free(s);
-    }
-    return 0;
-  }
   if (argc > 1 && strcmp(argv[1], "strerror") == 0) {
     for (int i = 0; i < 140; i++)
       puts(strerror(i));

@@ -40,8 +40,8 @@ type Clients struct {
 	Clients []status.Client `json:"clients"`
 }
 
-// Health is the answer to GET /v1/health.
-type Health struct {
+// healthAnswer is the answer to GET /v1/health.
+type healthAnswer struct {
 	Format int              `json:"format"` // status.Format
 	Now    time.Time        `json:"now"`
 	Health []status.Problem `json:"health"`
@@ -75,7 +75,7 @@ func (s *server) routes() map[string]Handler {
 			return versionAnswer{st.Daemon.Version, st.Daemon.PID, st.Daemon.Socket, st.Daemon.Uptime}
 		}),
 		"GET /v1/status":  s.described(func(st *status.Status) any { return st }),
-		"GET /v1/health":  s.described(func(st *status.Status) any { return Health{st.Format, st.Now, st.Health} }),
+		"GET /v1/health":  s.described(func(st *status.Status) any { return healthAnswer{st.Format, st.Now, st.Health} }),
 		"GET /v1/clients": s.described(func(st *status.Status) any { return Clients{st.Format, st.Now, st.Clients} }),
 
 		"GET /v1/clients/{id}":     s.client,

@@ -44,15 +44,6 @@ func (g *Guest) Resolve(ip netip.Addr) (net.HardwareAddr, error) {
 	return p.SenderMAC, nil
 }
 
-// Announce tells all stations the Guest's address by a gratuitous ARP.
-func (g *Guest) Announce() error {
-	own := g.Addr().Addr()
-	if !own.IsValid() {
-		return errNoAddress
-	}
-	return g.Send(EthernetFrame(Broadcast, g.MAC(), TypeARP, ARPPacket(ARPRequest, g.MAC(), own, make(net.HardwareAddr, 6), own)))
-}
-
 // nextHop is the MAC address to which packets for ip go: its own in the subnet, else the gateway's. Answers are cached.
 func (g *Guest) nextHop(ip netip.Addr) (net.HardwareAddr, error) {
 	g.mu.Lock()

@@ -131,8 +131,8 @@ func parseTransport(s string) (Transport, error) {
 
 // CheckName checks the name of a client, which goes into logs: characters that print, and not too many.
 func CheckName(s string) error {
-	if len(s) > MaxName {
-		return badValue("name", s, "a name of at most "+strconv.Itoa(MaxName)+" bytes")
+	if len(s) > maxName {
+		return badValue("name", s, "a name of at most "+strconv.Itoa(maxName)+" bytes")
 	}
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) {
 		return badValue("name", s, "a name of characters that print")

@@ -32,8 +32,8 @@ const (
 	// MaxLine; later daemons may have more to tell.
 	MaxReply = 16 << 10
 
-	// MaxName is the longest name of a client, in bytes.
-	MaxName = 128
+	// maxName is the longest name of a client, in bytes.
+	maxName = 128
 
 	// maxText is how much of an error's text goes into a reply, in bytes.
 	maxText = 1024

@@ -257,7 +257,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			return
 		}
 		assert.Equal(t, Version, r.Version)
-		assert.LessOrEqual(t, len(r.Name), MaxName)
+		assert.LessOrEqual(t, len(r.Name), maxName)
 		assert.Contains(t, []Transport{Datagram, Stream}, r.Transport)
 		assert.True(t, r.MAC == nil || len(r.MAC) == 6 && r.MAC[0]&1 == 0 && slices.Max(r.MAC) > 0)
 		again, err := DecodeRequest(r.Encode()[:len(r.Encode())-1])
