@@ -126,30 +126,6 @@ func TestTryRefused(t *testing.T) {
 	}
 }
 
-// TestTryDocs: what is printed for scripts is in the documentation, by name.
-func TestTryDocs(t *testing.T) {
-	b, err := os.ReadFile("../../docs/try.md")
-	require.NoError(t, err)
-	doc := string(b)
-	var fields map[string]any
-	text := jsonString(tryReady{DHCPEnd: "x", Subnet: "x", Gateway: "x", Dgram: "x", Client: "x", Lines: []tryLine{{For: "x", What: "x", Use: "x", Undo: "x", Note: "x"}}})
-	require.NoError(t, json.Unmarshal([]byte(text), &fields))
-	var names []string
-	for name := range fields {
-		names = append(names, name)
-	}
-	for name := range fields["lines"].([]any)[0].(map[string]any) {
-		names = append(names, name)
-	}
-	for _, l := range tryLines(tryReady{Dgram: "x"}, "darwin", netip.Addr{}, nil) {
-		names = append(names, l.For)
-	}
-	for _, name := range names {
-		assert.Contains(t, doc, "`"+name+"`")
-	}
-	assert.Contains(t, doc, "192.168.107.0/24")
-}
-
 // lineFor is the line for one program on a Mac, where all of them are.
 func lineFor(t *testing.T, name string, r tryReady, goos, gateway string) tryLine {
 	t.Helper()

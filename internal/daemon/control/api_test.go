@@ -262,6 +262,7 @@ func TestLateBody(t *testing.T) {
 
 // TestCache: however many ask, few descriptions are made, one at a time.
 func TestCache(t *testing.T) {
+	t.Parallel()
 	f, path := source(t, 256)
 	var inside atomic.Int32
 	f.during = func() {

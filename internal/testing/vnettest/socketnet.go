@@ -50,7 +50,7 @@ func DaemonNetwork(o DaemonOptions) network.Network {
 	for _, t := range o.Transports {
 		o.MaxFrame = min(o.MaxFrame, t.MaxFrame)
 	}
-	return &daemonNetwork{o: o, witnesses: witnesses{socket: o.Socket, patience: closeTimeout}}
+	return &daemonNetwork{o: o, witnesses: witnesses{socket: o.Socket}}
 }
 
 // clientPort is one client: a guest that does nothing by itself. Done is closed when it leaves, too.

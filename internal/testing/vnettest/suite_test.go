@@ -27,9 +27,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// SetPatience sets how long a network that DaemonNetwork made waits for its daemon to forget a client.
-func SetPatience(n network.Network, d time.Duration) { n.(*daemonNetwork).witnesses.patience = d }
-
 // TestToyPasses runs the whole suite on a network that keeps all rules.
 func TestToyPasses(t *testing.T) {
 	TestNetwork(t, func(*testing.T) network.Network { return newToy(faults{}) })

@@ -16,8 +16,7 @@ import (
 // the one to an address of the client that has gone reaches the other only when no station has that address any more. Until
 // then it makes the daemon send to the client that has gone.
 type witnesses struct {
-	socket   string
-	patience time.Duration
+	socket string
 
 	mu         sync.Mutex
 	asks, sees *fakeguest.Guest // nil before the first use
@@ -49,7 +48,7 @@ func (w *witnesses) await(mac net.HardwareAddr) error {
 	}
 	l := w.sees.Listen(func(f []byte) bool { return bytes.Equal(f[:6], mac) })
 	defer l.Close()
-	for end := time.Now().Add(w.patience); time.Now().Before(end); {
+	for end := time.Now().Add(closeTimeout); time.Now().Before(end); {
 		if err := w.asks.Send(question(w.asks, mac)); err != nil {
 			return fmt.Errorf("see whether the client is forgotten: %w", err)
 		}
@@ -57,7 +56,7 @@ func (w *witnesses) await(mac net.HardwareAddr) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s after a client left, the daemon still has its address %s", w.patience, mac)
+	return fmt.Errorf("%s after a client left, the daemon still has its address %s", closeTimeout, mac)
 }
 
 // close ends both. No await is under way, and none follows.
