@@ -15,8 +15,11 @@
 //     ends it. Without it neither side would learn of the other's end, since a pair of datagram sockets reports none on Linux.
 //   - A child that outlives this process takes the lifeline along: see [Link.Lifeline].
 //
-// [Link.Done] tells that the session has ended, for instance because the daemon was restarted. There is no way back for
-// that link: dial again and give the device the new descriptor, or restart the virtual machine where that cannot be done.
+// [Link.Done] tells that the session has ended, and [Link.Wait] why: ErrKicked if the daemon runs on, else it was stopped or
+// restarted. [Keep] holds a link over that, so that the device notices lost frames only. A link of Dial or Adopt has no way back: dial
+// again and give the device the new descriptor, or restart the virtual machine where that cannot be done.
+//
+// [Control] tells who is connected and how the daemon is, and ends clients.
 package attach
 
 import (
@@ -154,15 +157,22 @@ func askOnce(ctx context.Context, socket, name string, o *settings, file *os.Fil
 		}
 		return nil, wrap(path, err)
 	}
-	return newLink(conn, got, info), nil
+	return newLink(socket, conn, got, info), nil
 }
 
+// askTime is how long the end of a session may wait for the daemon's word on whether it runs on. One that stops in order has hidden its
+// sockets by then, so that there is no wait.
+const askTime = time.Second
+
 // newLink starts to watch the lifeline. File and conn are the Link's from here on.
-func newLink(conn *net.UnixConn, file *os.File, info Info) *Link {
+func newLink(socket string, conn *net.UnixConn, file *os.File, info Info) *Link {
 	l := &Link{File: file, Info: info, conn: conn, done: make(chan struct{})}
+	began := time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
 	var closed atomic.Bool
 	l.close = sync.OnceValue(func() error {
 		closed.Store(true)
+		cancel()
 		err := conn.Close() // net.ErrClosed: the daemon was first
 		<-l.done
 		if file != nil {
@@ -175,16 +185,23 @@ func newLink(conn *net.UnixConn, file *os.File, info Info) *Link {
 	})
 	go func() {
 		defer close(l.done)
+		defer cancel()
 		err := untilEnd(conn)
+		age := time.Since(began)
+		conn.Close()
+		limit, stop := context.WithTimeout(ctx, askTime)
+		defer stop()
+		kicked := err == nil && Control(socket).ranOnFor(limit, age)
 		switch {
 		case closed.Load():
 			l.err = net.ErrClosed
 		case err != nil:
 			l.err = fmt.Errorf("%w: %w", ErrEnded, err)
+		case kicked:
+			l.err = ErrKicked
 		default:
 			l.err = ErrEnded
 		}
-		conn.Close()
 	}()
 	return l
 }
@@ -208,8 +225,8 @@ func untilEnd(conn *net.UnixConn) error {
 // Done is closed when the session has ended: by Close, or by the daemon. After WithoutLifeline it is closed from the start.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Wait waits for the session's end and returns ErrEnded if the daemon ended it, net.ErrClosed after Close, or the context's
-// error if that comes first.
+// Wait waits for the session's end and returns ErrEnded if the daemon ended it, which is ErrKicked if the daemon runs on,
+// net.ErrClosed after Close, or the context's error if that comes first.
 func (l *Link) Wait(ctx context.Context) error {
 	select {
 	case <-l.done:
@@ -221,8 +238,11 @@ func (l *Link) Wait(ctx context.Context) error {
 
 // Lifeline returns a duplicate of the lifeline for a child that may outlive this process: the session lives until each of
 // them is closed, so it ends with the child. The caller closes it after the child has started, and must not use it otherwise.
-// Call Close as well then, or the session lives as long as this process.
+// Call Close as well then, or the session lives as long as this process. A link of Keep has none: it needs this process.
 func (l *Link) Lifeline() (*os.File, error) {
+	if l.conn == nil {
+		return nil, errors.New("attach: a kept link has no lifeline for a child: it needs this process to come back")
+	}
 	f, err := l.conn.File()
 	if err != nil {
 		return nil, fmt.Errorf("attach: duplicate the lifeline: %w", err)

@@ -94,6 +94,78 @@ func ExampleAdopt() {
 	fmt.Println(link.Info.Mode, "network")
 }
 
+// krunkit inherits the descriptor as vfkit does, and wants to know its kind.
+func ExampleDial_krunkit() {
+	link, err := attach.Dial(context.Background(), socket, attach.WithName("gpu"))
+	if err != nil {
+		panic(err)
+	}
+	defer link.Close()
+
+	cmd := exec.Command("krunkit", "--device", "virtio-net,type=unixgram,fd=3,mac="+link.Info.MAC.String())
+	cmd.ExtraFiles = []*os.File{link.File}
+	if err := cmd.Run(); err != nil {
+		panic(err)
+	}
+}
+
+// startVZ stands for a program's own function, which hands the file over to VZ on macOS:
+//
+//	attachment, err := vz.NewFileHandleNetworkDeviceAttachment(machine)
+//	config, err := vz.NewVirtioNetworkDeviceConfiguration(attachment)
+func startVZ(machine *os.File) error {
+	_ = machine
+	return nil
+}
+
+// A machine of VZ in this process that does not notice when the daemon is restarted.
+func ExampleKeep() {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
+	if err != nil {
+		panic(err)
+	}
+	machine, daemon := os.NewFile(uintptr(fds[0]), "machine"), os.NewFile(uintptr(fds[1]), "daemon")
+	// On macOS SO_SNDBUF is the longest frame; Apple wants SO_RCVBUF twice as large, better four times.
+	for option, size := range map[int]int{syscall.SO_SNDBUF: 1 << 20, syscall.SO_RCVBUF: 4 << 20} {
+		if err := syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, option, size); err != nil {
+			panic(err)
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background()) // for the machine's life
+	defer stop()
+	link, err := attach.Keep(ctx, socket, daemon, attach.WithName("web"), attach.WithNotify(func(err error) {
+		fmt.Println("network:", err) // nil: it is back
+	}))
+	daemon.Close()
+	if err != nil {
+		panic(err)
+	}
+	if err := startVZ(machine); err != nil {
+		panic(err)
+	}
+	if err := link.Wait(ctx); errors.Is(err, attach.ErrKicked) {
+		fmt.Println("a user has disconnected this machine")
+	}
+}
+
+// Who is connected, and the end of one of them.
+func ExampleControl() {
+	ctx, daemon := context.Background(), attach.Control(socket)
+	clients, err := daemon.Clients(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for _, c := range clients {
+		fmt.Println(c.ID, c.Name, c.MAC, c.IP, c.ToNet.Bytes, c.ToClient.Bytes)
+		if c.Name == "web" {
+			err = daemon.Kick(ctx, c.ID)
+		}
+	}
+	if errors.Is(err, attach.ErrForbidden) {
+		fmt.Println("only root and the daemon's user may do that")
+	}
+}
+
 // What the daemon refuses has a code.
 func ExampleCode() {
 	_, err := attach.Dial(context.Background(), socket, attach.WithName("one too many"))

@@ -34,6 +34,13 @@ func serve(t testing.TB, name string, handle func(*net.UnixConn)) (socket string
 	t.Helper()
 	socket = filepath.Join(shortDir(t), "sock")
 	check(t, os.Mkdir(socket+".d", 0o700))
+	serveAt(t, socket, name, handle)
+	return socket
+}
+
+// serveAt does that at a SOCKET that there is, until stop is called or the test ends.
+func serveAt(t testing.TB, socket, name string, handle func(*net.UnixConn)) (stop func()) {
+	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(socket+".d", name), Net: "unix"})
 	check(t, err)
 	var group sync.WaitGroup
@@ -53,11 +60,12 @@ func serve(t testing.TB, name string, handle func(*net.UnixConn)) (socket string
 			}()
 		}
 	}()
-	t.Cleanup(func() {
+	stop = func() {
 		l.Close()
 		group.Wait()
-	})
-	return socket
+	}
+	t.Cleanup(stop)
+	return stop
 }
 
 // pair returns two ends of a connected pair.

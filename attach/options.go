@@ -25,6 +25,7 @@ type Option func(*settings)
 type settings struct {
 	request  request
 	detached bool
+	notify   func(error)
 	err      error // of the last one that makes no sense
 }
 
@@ -71,4 +72,10 @@ func WithTransport(t Transport) Option {
 // start then. It is an error on Dial.
 func WithoutLifeline() Option {
 	return func(s *settings) { s.detached = true }
+}
+
+// WithNotify has Keep call f with the reason when the daemon has gone and for each attempt to come back that fails, and with nil when
+// the link is served again. It is called from one goroutine and must not wait for the link's end. Dial and Adopt do not call it.
+func WithNotify(f func(error)) Option {
+	return func(s *settings) { s.notify = f }
 }

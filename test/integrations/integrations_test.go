@@ -86,6 +86,12 @@ func start(t *testing.T) daemon {
 	l, err := lab.New(t.Context(), lab.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	return startIn(t, l)
+}
+
+// startIn starts the daemon, perhaps again.
+func startIn(t *testing.T, l *lab.Lab) daemon {
+	t.Helper()
 	d, err := l.StartDaemon(t.Context(), filepath.Join(prefix, "bin/socket_vmnet2"), []string{
 		"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--state-dir=" + l.Path("state"), "--allow-uid=" + strconv.Itoa(os.Getuid()), l.Path("s"),
 	})
@@ -258,5 +264,34 @@ func TestGoAdopt(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, lines.Scan(), "%s", &stderr)
 	assert.Contains(t, lines.Text(), "the daemon ended the session")
+	require.NoError(t, cmd.Wait())
+}
+
+// TestGoKeep runs a program whose machine goes on with the next daemon, and which the daemon kicks then.
+func TestGoKeep(t *testing.T) {
+	d := start(t)
+	text, err := os.ReadFile("testdata/keep.go")
+	require.NoError(t, err)
+	cmd := exec.Command(buildOutside(t, string(text)), d.Socket)
+	cmd.Env = d.environment()
+	var stderr vnettest.Log
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	timer := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	lines := bufio.NewScanner(stdout)
+	require.True(t, lines.Scan(), "%s", &stderr)
+	assert.Equal(t, "machine ran", lines.Text())
+	_, err = d.Stop(t.Context(), syscall.SIGTERM)
+	require.NoError(t, err)
+	startIn(t, d.Lab)
+	for _, want := range []string{
+		"machine ran again", "true usernet 192.168.105.0/24 0", "kept passed-datagram true true", "kicked: true", "none now: true",
+	} {
+		require.True(t, lines.Scan(), "%s", &stderr)
+		assert.Equal(t, want, lines.Text())
+	}
 	require.NoError(t, cmd.Wait())
 }

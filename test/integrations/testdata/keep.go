@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command keep is a VMM whose machine stays over a restart of the daemon, until it is kicked. A test builds it in a module of its own.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/attach"
+)
+
+func main() {
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(socket string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	machine, daemon := os.NewFile(uintptr(fds[0]), "machine"), os.NewFile(uintptr(fds[1]), "daemon")
+	back := make(chan struct{}, 1)
+	link, err := attach.Keep(ctx, socket, daemon, attach.WithName("kept"), attach.WithNotify(func(err error) {
+		if err == nil {
+			back <- struct{}{}
+		}
+	}))
+	daemon.Close()
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	if err := ask(machine, link.Info); err != nil {
+		return err
+	}
+	fmt.Println("machine ran") // the daemon is restarted now
+	select {
+	case <-back:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := ask(machine, link.Info); err != nil {
+		return err
+	}
+	fmt.Println("machine ran again")
+
+	d := attach.Control(socket)
+	s, err := d.Status(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.Daemon.Socket == socket, s.Network.Backend, s.Network.Subnet, len(s.Health))
+	clients, err := d.Clients(ctx)
+	if err != nil || len(clients) != 1 {
+		return fmt.Errorf("%d clients, %w", len(clients), err)
+	}
+	c := clients[0]
+	fmt.Println(c.Name, c.Transport, c.MAC == link.Info.MAC.String(), c.Peer.PID == os.Getpid())
+	if err := d.Kick(ctx, c.ID); err != nil {
+		return err
+	}
+	fmt.Println("kicked:", errors.Is(link.Wait(ctx), attach.ErrKicked))
+	fmt.Println("none now:", errors.Is(d.Kick(ctx, c.ID), attach.ErrNoClient))
+	return nil
+}
+
+// ask is the machine: it asks for the gateway's address by ARP and waits for the answer.
+func ask(machine *os.File, info attach.Info) error {
+	frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), info.MAC, []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, info.MAC,
+		info.Start.Next().AsSlice(), make([]byte, 6), info.Gateway.AsSlice())
+	if _, err := machine.Write(frame); err != nil {
+		return err
+	}
+	for buf := make([]byte, 2048); ; {
+		n, err := machine.Read(buf)
+		if err != nil {
+			return err
+		}
+		if n >= 42 && bytes.Equal(buf[12:22], []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 2}) {
+			return nil
+		}
+	}
+}
