@@ -3,13 +3,16 @@
 package main
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -143,6 +146,45 @@ func TestOneSocketOneHelper(t *testing.T) {
 
 	fourth, _ := d.serve(path)
 	assert.Equal(t, 0, fourth.stop(), "what a killed one has left is no obstacle")
+}
+
+// TestStopAndStart starts a helper before the one on the same socket has ended. A lock that is held and then let go stands for that one.
+func TestStopAndStart(t *testing.T) {
+	for name, stop := range map[string]bool{"the other ends": false, "told to stop meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			d := newFake(t)
+			path := filepath.Join(shortDir(t), "s")
+			lock, err := os.Create(path + ".lock")
+			require.NoError(t, err)
+			defer lock.Close()
+			require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+			h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
+			require.Eventually(t, func() bool { return strings.Contains(h.stderr.String(), "waiting for another") }, testPatience, time.Millisecond)
+			if !stop {
+				require.NoError(t, os.Remove(lock.Name()))
+				lock.Close()
+				d.next().answer(t, reply)
+				h.info()
+			}
+			assert.Equal(t, 0, h.stop())
+		})
+	}
+}
+
+// TestRestarts stops and starts at once, as often as CYCLES says.
+func TestRestarts(t *testing.T) {
+	cycles, err := strconv.Atoi(cmp.Or(os.Getenv("CYCLES"), "10"))
+	require.NoError(t, err)
+	d := newFake(t)
+	path := filepath.Join(shortDir(t), "s")
+	h, _ := d.serve(path)
+	for range cycles {
+		old := h
+		require.NoError(t, old.Process.Signal(syscall.SIGTERM))
+		h, _ = d.serve(path)
+		require.Equal(t, 0, old.exit())
+	}
+	assert.Equal(t, 0, h.stop())
 }
 
 func TestPathTaken(t *testing.T) {

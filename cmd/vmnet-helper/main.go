@@ -74,9 +74,9 @@ const shortSession = 5 * time.Second
 func serve(ctx context.Context, c *config, stdout io.Writer, log *logger) error {
 	log.info("running vmnet-helper of socket_vmnet2 %s, uid: %d gid: %d", compat.Version, os.Geteuid(), os.Getegid())
 	if c.statsInterval > 0 {
-		log.warn("--stats-interval: the daemon counts frames, not this program")
+		log.warn("--stats-interval: the daemon counts the frames: see socket_vmnet2 status --watch SOCKET")
 	}
-	end, err := open(c, log)
+	end, err := open(ctx, c, log)
 	if err != nil {
 		return err
 	}

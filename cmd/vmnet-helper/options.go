@@ -27,11 +27,21 @@ Connect a virtual machine to the network of socket_vmnet2
                  [--start-address ADDR] [--end-address ADDR] [--subnet-mask MASK]
                  [--enable-tso] [--enable-checksum-offload] [--enable-isolation]
                  [--network NAME] [--list-shared-interfaces] [--daemon SOCKET]
-                 [-v|--verbose] [--version] [-h|--help]
+                 [--stats-interval SECONDS] [-v|--verbose] [--version] [-h|--help]
 
 The network is that of a daemon that runs already: --daemon's, or the one that the
 configuration file names for the mode, or one at a usual path. What is asked for here is
-compared with what that daemon has.
+compared with what that daemon has:
+
+    addresses    must be the daemon's: --vmnet-gateway, --vmnet-dhcp-end, --vmnet-mask
+    isolation    the daemon's --isolate, for all its machines
+    offload      the daemon's --offload, for all its machines
+    statistics   not printed here: socket_vmnet2 status --watch SOCKET
+    --network-id, --host-ip-address, --host-subnet-mask are refused: a daemon with
+                 --vmnet-mode=host --vmnet-network-identifier=UUID, and its --daemon
+
+The file is ~/.config/socket_vmnet2/vmnet-helper.conf or /etc/socket_vmnet2/vmnet-helper.conf,
+with lines such as "shared = SOCKET" or "bridged.en0 = SOCKET".
 
 `
 

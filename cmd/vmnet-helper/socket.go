@@ -3,11 +3,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,7 +35,7 @@ type endpoint struct {
 }
 
 // open takes the descriptor that was inherited or binds the socket.
-func open(c *config, log *logger) (*endpoint, error) {
+func open(ctx context.Context, c *config, log *logger) (*endpoint, error) {
 	if c.socket == "" {
 		return inherit(c.fd)
 	}
@@ -43,7 +45,7 @@ func open(c *config, log *logger) (*endpoint, error) {
 	}
 	e := &endpoint{socket: c.socket}
 	var err error
-	if e.lock, err = takeLock(c.socket + ".lock"); err != nil {
+	if e.lock, err = takeLock(ctx, c.socket+".lock", log); err != nil {
 		return nil, err
 	}
 	log.debug("created lockfile %q", e.lock.Name())
@@ -95,16 +97,33 @@ func (e *endpoint) close(log *logger) {
 	}
 }
 
+// lockPatience is how long the helper before may take to end, which has been told to: stop and start follow each other at once in a
+// driver's restart. lockPause is the time between two looks.
+const (
+	lockPatience = 3 * time.Second
+	lockPause    = 10 * time.Millisecond
+)
+
 // takeLock takes path's lock for the life of this process: two helpers on one socket would be a mistake.
-func takeLock(path string) (*os.File, error) {
-	f, err := hostfs.Place{Name: path}.Lock(unix.O_CREAT, func(hostfs.Node) error { return nil })
-	if errors.Is(err, unix.EAGAIN) {
-		return nil, fmt.Errorf("lock %s: %w: another vmnet-helper serves this socket", path, err)
+func takeLock(ctx context.Context, path string, log *logger) (*os.File, error) {
+	for began, told := time.Now(), false; ; told = true {
+		f, err := hostfs.Place{Name: path}.Lock(unix.O_CREAT, func(hostfs.Node) error { return nil })
+		switch {
+		case err == nil:
+			return f, nil
+		case !errors.Is(err, unix.EAGAIN):
+			return nil, fmt.Errorf("open lock %s: %w", path, err)
+		case time.Since(began) >= lockPatience:
+			return nil, fmt.Errorf("lock %s: %w: another vmnet-helper serves this socket", path, err)
+		case !told:
+			log.info("waiting for another vmnet-helper to leave %q", path)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lockPause):
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open lock %s: %w", path, err)
-	}
-	return f, nil
 }
 
 // bind makes a datagram socket at path for this user alone. What a helper before has left there is removed; anything but a
