@@ -92,7 +92,7 @@ var imports = map[string][]string{
 		"internal/daemon/control", "internal/hostfs", "internal/ops/find", "internal/ops/freenet", "internal/printable",
 		"internal/status",
 	},
-	"internal/ops/find":     {"internal/compat", "internal/daemon/inherit", "internal/hostfs", "internal/printable"},
+	"internal/ops/find":     {"internal/compat", "internal/daemon/inherit", "internal/darwinapi", "internal/hostfs", "internal/printable"},
 	"internal/ops/freenet":  {},
 	"internal/ops/health":   {"internal/ops/freenet", "internal/perclient/watch", "internal/printable", "internal/status"},
 	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/testing/fakeguest"},

@@ -40,6 +40,7 @@ func TestUnavailable(t *testing.T) {
 	assert.False(t, darwinapi.Available())
 	_, err := darwinapi.ActivateSocket("daemon")
 	assert.ErrorIs(t, err, darwinapi.ErrNotLaunchd)
+	assert.Empty(t, darwinapi.Executable(os.Getpid()))
 	assert.ErrorContains(t, darwinapi.UseSimulator("/none.so"), "/none.so")
 }
 
@@ -74,6 +75,14 @@ func TestSlowReceiver(t *testing.T) {
 	}
 	assert.Zero(t, s.Len())
 	assert.NotZero(t, c.Calls()["recvmsg_x"]*c.Calls()["sendmsg_x"])
+}
+
+func TestExecutable(t *testing.T) {
+	simulate(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	assert.Equal(t, self, darwinapi.Executable(os.Getpid()))
+	assert.Empty(t, darwinapi.Executable(-1), "there is no such process")
 }
 
 // TestActivateSocket runs in a process of its own, as a process gets its sockets once.

@@ -15,7 +15,7 @@ import (
 )
 
 // A library is the functions, 0 where they are missing.
-type library struct{ sendmsgX, recvmsgX, activate, free, sigaction, alarm uintptr }
+type library struct{ sendmsgX, recvmsgX, activate, free, sigaction, alarm, pidpath uintptr }
 
 // current is the library in use, nil until it is first needed.
 var current atomic.Pointer[library]
@@ -32,7 +32,7 @@ func open(path string) (*library, error) {
 	}
 	for name, f := range map[string]*uintptr{
 		"sendmsg_x": &l.sendmsgX, "recvmsg_x": &l.recvmsgX, "launch_activate_socket": &l.activate, "free": &l.free,
-		"sigaction": &l.sigaction, "alarm": &l.alarm,
+		"sigaction": &l.sigaction, "alarm": &l.alarm, "proc_pidpath": &l.pidpath,
 	} {
 		*f, _ = purego.Dlsym(h, name) // missing: 0
 	}
@@ -105,4 +105,14 @@ func EndAfter(seconds uint) (undo func()) {
 		purego.SyscallN(l.alarm, 0)
 		purego.SyscallN(l.sigaction, uintptr(syscall.SIGALRM), uintptr(unsafe.Pointer(before)), 0)
 	}
+}
+
+// Executable is the path of the file that the process pid runs, whatever it was called as; empty if the system does not tell.
+func Executable(pid int) string {
+	l, path := lib(), make([]byte, 4096) // PROC_PIDPATHINFO_MAXSIZE
+	if l.pidpath == 0 {
+		return ""
+	}
+	n, _, _ := purego.SyscallN(l.pidpath, uintptr(pid), uintptr(unsafe.Pointer(&path[0])), uintptr(len(path)))
+	return string(path[:max(0, min(int(int32(n)), len(path)))])
 }

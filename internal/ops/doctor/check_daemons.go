@@ -187,9 +187,9 @@ func (x *exam) stalePidfile(file string) {
 	case x.Processes == nil:
 	case !runs:
 		x.report(status.Notice, remove, "the pidfile %s names process %d, which does not run", file, pid)
-	case !strings.HasPrefix(filepath.Base(p.Args[0]), "socket_vmnet") &&
+	case !strings.HasPrefix(filepath.Base(p.Executable()), "socket_vmnet") &&
 		!slices.ContainsFunc(x.telling(), func(k *socket) bool { return k.Status.Daemon.PID == pid }): // a daemon under another name
-		x.report(status.Warning, remove, "the pidfile %s names process %d, which is another program (%s): what stops the daemon by it, as Lima does, would end that", file, pid, p.Args[0])
+		x.report(status.Warning, remove, "the pidfile %s names process %d, which is another program (%s): what stops the daemon by it, as Lima does, would end that", file, pid, p.Executable())
 	default:
 		x.ok("the pidfile %s names process %d, a daemon", file, pid)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -158,6 +159,11 @@ func TestDaemons(t *testing.T) {
 			[]Daemon{{Socket: "/run/a", PID: 7, Program: "socket_vmnet", Err: ErrNoControl}},
 		},
 		{
+			"by PATH",
+			fake{processes: []Process{{PID: 7, Exe: "/opt/bin/socket_vmnet", Args: []string{"socket_vmnet", "/run/a"}}}},
+			[]Daemon{{Socket: "/run/a", PID: 7, Program: "/opt/bin/socket_vmnet", Err: ErrNothing}},
+		},
+		{
 			"its socket was removed",
 			fake{processes: []Process{process(7, "socket_vmnet2", "/run/a")}},
 			[]Daemon{{Socket: "/run/a", PID: 7, Program: "socket_vmnet2", Err: ErrNothing}},
@@ -274,6 +280,13 @@ func TestProcesses(t *testing.T) {
 			require.GreaterOrEqual(t, i, 0)
 			got := all[i]
 			got.Dir = "" // only Linux tells
+			self, err := os.Executable()
+			require.NoError(t, err)
+			if name == "ps" || runtime.GOOS != "linux" { // only the system tells, and machrun does not
+				self = got.Exe
+			}
+			assert.Equal(t, self, got.Exe)
+			got.Exe = ""
 			// ps cannot tell where an argument with a space ends.
 			got.Args = []string{strings.Join(got.Args, " ")}
 			assert.Equal(t, Process{PID: os.Getpid(), PPID: os.Getppid(), UID: os.Geteuid(), Args: []string{strings.Join(os.Args, " ")}}, got)
@@ -283,19 +296,23 @@ func TestProcesses(t *testing.T) {
 
 func TestIsDaemon(t *testing.T) {
 	for _, tt := range []struct {
+		exe  string
 		argv []string
 		want bool
 	}{
-		{[]string{"/opt/socket_vmnet/bin/socket_vmnet", "/s"}, true},
-		{[]string{"socket_vmnet2", "--vmnet-mode=host", "/s"}, true},
-		{[]string{"socket_vmnet", "migrate"}, true}, // the old program has no subcommands
-		{[]string{"socket_vmnet2", "migrate"}, false},
-		{[]string{"socket_vmnet2", "--version"}, false},
-		{[]string{"socket_vmnet_client", "/s", "qemu"}, false},
-		{[]string{"vim", "socket_vmnet"}, false},
-		{nil, false},
+		{"", []string{"/opt/socket_vmnet/bin/socket_vmnet", "/s"}, true},
+		{"", []string{"socket_vmnet2", "--vmnet-mode=host", "/s"}, true},
+		{"", []string{"socket_vmnet", "migrate"}, true}, // the old program has no subcommands
+		{"", []string{"socket_vmnet2", "migrate"}, false},
+		{"", []string{"socket_vmnet2", "--version"}, false},
+		{"", []string{"socket_vmnet_client", "/s", "qemu"}, false},
+		{"", []string{"vim", "socket_vmnet"}, false},
+		{"", nil, false},
+		{"/opt/bin/socket_vmnet2", []string{"svm", "/s"}, true}, // a link
+		{"/usr/bin/vim", []string{"socket_vmnet", "/s"}, false},
+		{"/opt/bin/socket_vmnet_client", []string{"socket_vmnet", "/s", "qemu"}, false},
 	} {
-		assert.Equal(t, tt.want, isDaemon(tt.argv), "%q", tt.argv)
+		assert.Equal(t, tt.want, isDaemon(Process{Exe: tt.exe, Args: tt.argv}), "%q %q", tt.exe, tt.argv)
 	}
 }
 

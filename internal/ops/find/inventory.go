@@ -87,12 +87,13 @@ func (f *search) findProcesses() {
 	}
 	f.Inventory.Processes = map[int]Process{}
 	for _, p := range list {
-		p.Args = cleanAll(p.Args)
+		p.Args, p.Exe = cleanAll(p.Args), Clean(p.Exe)
 		f.Inventory.Processes[p.PID] = p
-		if !isDaemon(p.Args) {
+		if !isDaemon(p) {
 			continue
 		}
 		s := server{Process: p, setup: setupOf(p.Args)}
+		s.Program = p.Executable()
 		s.Ours, s.By = compat.PersonalityOf(s.Program) == compat.New, fmt.Sprintf("process %d", p.PID)
 		for _, path := range []*string{&s.Socket, &s.Pidfile, &s.RuntimeDir} {
 			*path = p.absolute(*path)

@@ -230,6 +230,17 @@ func TestNothingToAsk(t *testing.T) {
 	}
 }
 
+// TestByPath: a daemon that was started as socket_vmnet, found by PATH, serves its socket as the file that it runs.
+func TestByPath(t *testing.T) {
+	s := busy(t)
+	s.Processes = func(context.Context) ([]Process, error) {
+		return []Process{{PID: 103, Exe: "/opt/socket_vmnet/bin/socket_vmnet", Args: []string{"socket_vmnet", "--vmnet-gateway=10.1.2.1", "/tmp/vmnet.sock"}}}, nil
+	}
+	v := Look(t.Context(), s)
+	assert.Contains(t, v.Served(v.Programs[0]), "/tmp/vmnet.sock")
+	assert.Contains(t, text(t, s), "process 103 of /opt/socket_vmnet/bin/socket_vmnet, started by hand")
+}
+
 // TestOurs is a program of ours under the old name: there is nothing to do.
 func TestOurs(t *testing.T) {
 	s := busy(t)

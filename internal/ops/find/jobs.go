@@ -129,7 +129,7 @@ func (f *search) findJobsIn(dir, domain string) {
 		raw, ok := decode[launchdJob](f, path, UnmarshalPlist)
 		argv := cleanAll(raw.command())
 		switch {
-		case ok && isDaemon(argv):
+		case ok && isDaemon(Process{Args: argv}):
 			j := Job{Label: Clean(cmp.Or(raw.Label, strings.TrimSuffix(name, ".plist"))), Path: Clean(path), Domain: domain, Args: argv, setup: setupOf(argv)}
 			j.Owner, j.State, j.By = ownerOf(j.Label), f.jobState(j), "the job "+j.Label
 			f.Jobs = append(f.Jobs, j)
@@ -195,7 +195,7 @@ func (f *search) findUnits() {
 			u := Unit{Name: Clean(name), Path: Clean(filepath.Join(dir, name))}
 			b, _ := f.ReadFile(filepath.Join(dir, name), maxFile)
 			argv := Command(name, string(b), "")
-			if isDaemon(argv) {
+			if isDaemon(Process{Args: argv}) {
 				u.Program = Clean(argv[0])
 			} else if !strings.HasPrefix(name, "socket_vmnet") {
 				continue

@@ -24,7 +24,16 @@ type Process struct {
 	PPID int      `json:"-"`
 	UID  int      `json:"uid"`
 	Args []string `json:"arguments"`
+	Exe  string   `json:"-"` // the file that it runs; empty: not known
 	Dir  string   `json:"-"` // its working directory; empty: not known
+}
+
+// Executable is the path of the file that p runs, or where the system does not tell that, what it was called as.
+func (p Process) Executable() string {
+	if p.Exe == "" && len(p.Args) > 0 {
+		return p.Args[0]
+	}
+	return p.Exe
 }
 
 // A setup is what a daemon's command line asks for. Of one that the daemon would refuse, only Program is known.
@@ -54,13 +63,10 @@ var Subcommands = []string{
 	"upgrade", "version",
 }
 
-// isDaemon tells whether argv runs a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.
-func isDaemon(argv []string) bool {
-	if len(argv) == 0 {
-		return false
-	}
-	base := filepath.Base(argv[0])
-	if !strings.HasPrefix(base, "socket_vmnet") || strings.HasPrefix(base, "socket_vmnet_client") {
+// isDaemon tells whether p is a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.
+func isDaemon(p Process) bool {
+	argv, base := p.Args, filepath.Base(p.Executable())
+	if len(argv) == 0 || !strings.HasPrefix(base, "socket_vmnet") || strings.HasPrefix(base, "socket_vmnet_client") {
 		return false
 	}
 	name, _ := compat.Subcommand(argv, append([]string{"gateway"}, Subcommands...)) // a daemon's own gateway, which no one types

@@ -4,6 +4,7 @@ package find
 
 import (
 	"context"
+	"strings"
 
 	"github.com/prometheus/procfs"
 )
@@ -28,8 +29,11 @@ func processes(ctx context.Context) ([]Process, error) {
 		if err != nil || err2 != nil {
 			continue
 		}
-		dir, _ := p.Cwd() // of processes of others only for root
-		list = append(list, Process{PID: p.PID, PPID: stat.PPID, UID: int(status.UIDs[1]), Args: args, Dir: dir})
+		dir, _ := p.Cwd() // of processes of others only for root, as the next
+		exe, _ := p.Executable()
+		list = append(list, Process{
+			PID: p.PID, PPID: stat.PPID, UID: int(status.UIDs[1]), Args: args, Exe: strings.TrimSuffix(exe, " (deleted)"), Dir: dir,
+		})
 	}
 	return list, nil
 }

@@ -166,6 +166,7 @@ extern void *_NSConcreteGlobalBlock[32];
 ssize_t sendmsg_x(int fd, const struct msghdr_x *, unsigned count, int flags);
 ssize_t recvmsg_x(int fd, struct msghdr_x *, unsigned count, int flags);
 int launch_activate_socket(const char *name, int **fds, size_t *count);
+int proc_pidpath(int pid, void *path, uint32_t size);
 
 // The simulator's own. vmnetsim_open comes before all else: it maps the control file in a directory, or private memory
 // for NULL, and returns 0 or an errno. It may be called again while nothing lives.

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What libSystem has beyond vmnet: many datagrams per call, and sockets from launchd.
+// What libSystem has beyond vmnet: many datagrams per call, sockets from launchd, and what a process runs.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 enum { MOST = 256, DARWIN_MSG_DONTWAIT = 0x80 };
 
@@ -92,4 +94,12 @@ int launch_activate_socket(const char *name, int **fds, size_t *count)
 	memcpy(*fds, found, n * sizeof **fds);
 	*count = n;
 	return 0;
+}
+
+int proc_pidpath(int pid, void *path, uint32_t size)
+{
+	char link[32];
+	snprintf(link, sizeof link, "/proc/%d/exe", pid);
+	ssize_t n = readlink(link, path, size);
+	return n < 0 ? 0 : (int)n;
 }
