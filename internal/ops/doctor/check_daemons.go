@@ -65,12 +65,12 @@ func (x *exam) silent(k *socket) {
 	it := fmt.Sprintf("the daemon at %s (process %d)", k.Socket, k.PID)
 	restart := []string{"start it again as the program that is installed; clients that do not reconnect lose their network:", "    sudo socket_vmnet2 service restart"}
 	switch err := k.Err; {
+	case errors.Is(err, fs.ErrPermission): // whatever its name: socket_vmnet has none
+		x.skip(true, "%s: this user may not ask it", it)
 	case !k.Ours:
 		x.ok("%s is socket_vmnet: it can tell nothing of itself", it)
 	case err == nil:
 		x.skip(false, "%s was not asked", it)
-	case errors.Is(err, fs.ErrPermission):
-		x.skip(true, "%s: its control socket is for others", it)
 	case find.Absent(err):
 		x.report(status.Notice, []string{
 			"see its log; it makes none with --runtime-dir=none, and none beside a socket whose directory is neither root's nor its own:",

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -71,6 +72,19 @@ func TestFirewall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMayNotAsk: a daemon that this user may not ask is not taken for one that cannot tell, whatever it was called as.
+func TestMayNotAsk(t *testing.T) {
+	s := stage{tree: tree{}, processes: "7 1 0 socket_vmnet /tmp/vmnet.sock\n8 1 0 socket_vmnet /tmp/old\n"}.system(t)
+	s.Ask = func(_ context.Context, path string) (json.RawMessage, error) {
+		if strings.HasSuffix(path, "/tmp/vmnet.sock.d/control") {
+			return nil, &fs.PathError{Op: "dial", Path: path, Err: syscall.EACCES}
+		}
+		return nil, syscall.ENOENT
+	}
+	assert.Equal(t, "ok: the daemon at /tmp/old (process 8) is socket_vmnet: it can tell nothing of itself\n"+
+		"skipped: daemons: the daemon at /tmp/vmnet.sock (process 7): this user may not ask it true\n", of(t, s, "daemons"))
 }
 
 func TestQEMU(t *testing.T) {
