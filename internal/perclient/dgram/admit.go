@@ -16,7 +16,10 @@ const (
 	lookTime = 500 * time.Millisecond
 )
 
-var errClosed = errors.New("the daemon stops")
+var errClosed = errors.New("the daemon stops, or another client has the address by now")
+
+// itself is the sender that a client has who was invited: no datagram that is read comes from it.
+var itself = sender{known: true, self: true}
 
 // newcomer makes a client of an address that is new. What it sends is held while a goroutine looks at the address, so that no other
 // client waits for that.
@@ -37,10 +40,10 @@ func (s *Server) newcomer(path string, from sender, by *shared) *client {
 
 // Invite serves the client at path before it says a word: it may have been one of an earlier process, and its guest may have
 // nothing to say for long. The path is checked as if a datagram had come. One that has connected its socket to the earlier
-// process's is none any more, and an address that has a client already is left alone. It may be called before Run, and may take as
+// process's is none any more, and an address that has a client already is left alone, as is one that speaks meanwhile. It may be called before Run, and may take as
 // long as a look at the path does.
 func (s *Server) Invite(path string) error {
-	c := newClient(s, path, sender{known: true})
+	c := newClient(s, path, itself)
 	s.mu.Lock()
 	if s.clients[path] != nil || s.coming[path] != nil {
 		s.mu.Unlock()
@@ -87,7 +90,7 @@ func (s *Server) admit(c *client, by *shared) (err error) {
 // enter makes c the client of its address, in place of one that has gone: the path is another user's now.
 func (s *Server) enter(c *client, uid uint32) error {
 	s.mu.Lock()
-	if s.closed || s.stopping.Load() {
+	if s.closed || s.stopping.Load() || s.coming[c.path] != c {
 		s.mu.Unlock()
 		return errClosed
 	}

@@ -122,7 +122,7 @@ func (c *client) Interrupt() { c.cancel(link.ErrDetached) }
 func (c *client) end(reason error) {
 	c.srv.forget(c) // first: what is found there has not ended
 	c.cancel(reason)
-	if errors.Is(reason, unix.EPERM) { // it is connected to another socket, and would be a client again with its next frame
+	if errors.Is(reason, unix.EPERM) && c.from != itself { // it is connected to another socket, and would be a client again with its next frame
 		c.srv.refused.remember(c.path, c.from.uid, refused)
 	}
 }

@@ -132,7 +132,7 @@ func (sh *shared) find(name []byte, from sender, n int) *client {
 	case r != "":
 		s.refused.tell(refuse(string(name), r, nil), n)
 	case s.refused.recently(name, from.uid, time.Now(), n):
-	case c != nil, s.looks.Load() >= maxLooks:
+	case c != nil && c.from != itself, s.looks.Load() >= maxLooks: // one that was invited gives way
 		s.refused.add(slow, n)
 	default:
 		return s.newcomer(string(name), from, sh)

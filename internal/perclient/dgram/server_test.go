@@ -325,6 +325,23 @@ func TestInvitedTwice(t *testing.T) {
 	}
 }
 
+// TestSpeaksWhileInvited: a client whose address is looked at because it was invited is served by what it says. The invitation comes to
+// nothing, and is not remembered.
+func TestSpeaksWhileInvited(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Options) { l.noReader = true })
+	p := l.unconnected("c")
+	c := newClient(l.Server, p.path, itself) // as Invite makes it
+	l.coming[p.path] = c
+	l.Run()
+	p.send(testFrame(60, 1))
+	l.session(p.path).waitFrames(t, 1)
+	require.ErrorIs(t, l.admit(c, nil), errClosed)
+	c.end(unix.EPERM)
+	assert.Empty(t, l.refused.counts())
+	assert.Empty(t, l.refused.recent)
+	assert.Equal(t, 1, l.served())
+}
+
 // TestSlowLooks: file systems that do not answer hold up no client that is there, and end none; new ones have to wait for their turn.
 func TestSlowLooks(t *testing.T) {
 	l := newLab(t, nil)
