@@ -61,6 +61,7 @@ var imports = map[string][]string{
 	"internal/perclient/capture":   {"internal/frame", "internal/printable"},
 	"internal/perclient/dgram": {
 		"internal/faults", "internal/frame", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd/proto",
+		"internal/status",
 	},
 	"internal/perclient/link": {"internal/faults", "internal/frame", "internal/perclient/mmsg", "internal/perclient/passfd/proto"},
 	"internal/perclient/mmsg": {"internal/darwinapi", "internal/frame"},

@@ -21,6 +21,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
@@ -190,6 +191,22 @@ func texts(l *fakeguest.Listener) (all []string) {
 		all = append(all, string(f[14:]))
 	}
 	return all
+}
+
+// TestRefusedIsTold: what is refused with advice in the log stands in what the daemon tells of itself.
+func TestRefusedIsTold(t *testing.T) {
+	p := startOpen(t)
+	c, err := net.Dial("unixgram", vnettest.DatagramPath(p.sock)) // which has no address
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Write(make([]byte, 60))
+	require.NoError(t, err)
+	s := p.describes(t, func(s status.Status) bool { return len(s.Totals.Unserved) > 0 })
+	assert.Equal(t, "unbound", s.Totals.Unserved[0].Reason)
+	i := slices.IndexFunc(s.Health, func(h status.Problem) bool { return h.Code == status.NotServed })
+	require.GreaterOrEqual(t, i, 0)
+	assert.Contains(t, p.stderr.String(), s.Totals.Unserved[0].Advice)
+	assert.Contains(t, strings.ToLower(s.Health[i].Fix[0]), s.Totals.Unserved[0].Advice)
 }
 
 // TestSevenDeafAndOneHealthy: seven of nine clients of the shared socket never read, and are sent to at full speed. The healthy ones, by a

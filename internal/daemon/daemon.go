@@ -21,6 +21,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/dgram"
 )
 
 // stopLimit is how long a stop may take. Clients have 1.8 s of it; whatever hangs beyond is left to the end of the process.
@@ -50,6 +51,7 @@ type daemon struct {
 	server    *perclient.Server       // of all clients
 	health    *health.Monitor         // as server
 	extras    *extras                 // nil when there are none
+	refused   *dgram.Refusals         // by them
 	web       []*control.HTTP         // at the control sockets and at that of --metrics-listen
 	captures  *capture.Hub            // nil without control sockets
 	fail      context.CancelCauseFunc // ends run, as the daemon cannot go on
@@ -103,7 +105,7 @@ func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n 
 func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
 	return &daemon{
 		cfg: cfg, log: log.Logger, logs: log, began: time.Now(), listeners: map[string]listener{},
-		stopAccept: func(error) {}, users: userNames{lookUp: lookUpUser},
+		stopAccept: func(error) {}, users: userNames{lookUp: lookUpUser}, refused: dgram.NewRefusals(log.Logger),
 	}
 }
 

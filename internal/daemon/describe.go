@@ -34,7 +34,7 @@ func (d *daemon) describe() status.Status {
 		Daemon:  d.describeDaemon(now),
 		Network: d.describeNetwork(user),
 		Clients: make([]status.Client, 0, len(clients)),
-		Totals:  status.Totals{Connects: totals.Connects, Refused: totals.Refused},
+		Totals:  status.Totals{Connects: totals.Connects, Refused: totals.Refused, Unserved: d.refused.List()},
 	}
 	for _, i := range clients {
 		st.Clients = append(st.Clients, d.describeClient(i, now, user))

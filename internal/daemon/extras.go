@@ -94,7 +94,7 @@ func (e *extras) open(in *handover.In, v *savedExtras) (err error) {
 		return err
 	}
 	e.passing = passfd.NewServer(passfd.Options{
-		Network: d.networkInfo, Clients: d.server, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Log: d.log,
+		Network: d.networkInfo, Clients: d.server, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Refused: d.refused, Log: d.log,
 	})
 	return nil
 }
@@ -103,7 +103,7 @@ func (e *extras) open(in *handover.In, v *savedExtras) (err error) {
 func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 	d := e.d
 	o := dgram.Options{
-		Renew: e.dir.ListenDatagram, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Log: d.log,
+		Renew: e.dir.ListenDatagram, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Refused: d.refused, Log: d.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
 			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
 			peer := hostfs.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}

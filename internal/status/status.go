@@ -153,10 +153,21 @@ type Forward struct {
 
 // Totals are of all clients since the start, those that have left included.
 type Totals struct {
-	Connects uint64  `json:"connects"`
-	Refused  uint64  `json:"refused"` // above --max-clients
-	ToNet    Traffic `json:"to_net"`
-	ToClient Traffic `json:"to_client"`
+	Connects uint64 `json:"connects"`
+	Refused  uint64 `json:"refused"` // above --max-clients
+	// Unserved are datagrams that were refused, at dgram/sock and at sockets that were handed over at adopt.
+	Unserved []Refusal `json:"unserved"`
+	ToNet    Traffic   `json:"to_net"`
+	ToClient Traffic   `json:"to_client"`
+}
+
+// A Refusal counts what was not served for one reason, by this process.
+type Refusal struct {
+	Reason string    `json:"reason"`
+	Count  uint64    `json:"count"`
+	Last   time.Time `json:"last"`
+	From   string    `json:"from,omitempty"`   // where the last one that was told of came from
+	Advice string    `json:"advice,omitempty"` // and what to do about that
 }
 
 // Traffic counts frames one way. Bytes are those of the frames, without the prefix of a stream.
@@ -196,6 +207,7 @@ const (
 	SubnetOverlap    = "subnet-overlap"    // the subnet is used by an interface or a route of this host
 	NetworkStart     = "network-starting"  // the network has not started, or has failed
 	ClientsRefused   = "clients-refused"   // there were more than --max-clients
+	NotServed        = "not-served"        // what a client sent was refused, and it has no network
 	ForwardFailed    = "forward-failed"    // a forwarded port could not be opened
 	StateNotKept     = "state-not-kept"    // leases and identities end with the process
 	ProgramReplaced  = "program-replaced"  // another version is installed than the one that runs

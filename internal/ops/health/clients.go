@@ -169,6 +169,25 @@ func sharedInterface(v *view) {
 		"%d clients share one vmnet interface because no other could be started, which makes them slower; %d have their own: %s.", m.Shared, m.Own, m.LastFailure)
 }
 
+// unservedTime is for how long a refusal is told: a guest without an answer asks again within a minute or so.
+const unservedTime = 10 * time.Minute
+
+// unserved finds what was refused with advice. Who sent it may be a guest's VMM, whose guest has no network then.
+func unserved(v *view) {
+	for _, r := range v.Totals.Unserved {
+		ago := v.Now.Sub(r.Last)
+		if r.Advice == "" || ago >= unservedTime {
+			continue
+		}
+		severity := map[bool]string{true: status.Notice, false: status.Warning}[ago > recent]
+		fix := []string{strings.ToUpper(r.Advice[:1]) + r.Advice[1:] + "."}
+		if strings.Contains(r.Advice, "exec --dgram") {
+			fix = append(fix, "QEMU as root:", command("socket_vmnet2 exec --dgram %s -- qemu-system-... -netdev dgram,id=n0,local.type=fd,local.str={fd}", v.socket()))
+		}
+		v.found(status.NotServed, severity, nil, fix, "Refused: %s, %s (%d so far, the last %s ago).", r.From, r.Reason, r.Count, span(ago)).of = r.Reason
+	}
+}
+
 // refused finds that clients were turned away.
 func refused(v *view) {
 	n, over := v.Totals.Refused, seconds(v.Daemon.Uptime)

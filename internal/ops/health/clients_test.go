@@ -197,6 +197,25 @@ func TestRefused(t *testing.T) {
 	assert.Contains(t, p.Text, "2 connections were refused in the last 11 s because there were 256 clients")
 }
 
+// TestNotServed: what was refused with advice is told for a while, and what was only counted is not.
+func TestNotServed(t *testing.T) {
+	w := newWorld(t, 1)
+	w.Totals.Unserved = []status.Refusal{
+		{Reason: "early", Count: 3, Last: start},
+		{Reason: "owned by root", Count: 37, Last: start.Add(-3 * time.Second), From: `datagrams from "/tmp/qemu1.sock"`, Advice: "have exec --dgram run it"},
+	}
+	p := w.look(t)[status.NotServed]
+	show(p)
+	assert.Equal(t, status.Warning, p.Severity)
+	assert.Equal(t, `Refused: datagrams from "/tmp/qemu1.sock", owned by root (37 so far, the last 3 s ago).`, p.Text)
+	assert.Equal(t, "Have exec --dgram run it.", p.Fix[0])
+	assert.Contains(t, p.Fix[2], "socket_vmnet2 exec --dgram /run/vm.sock -- qemu")
+	w.after(time.Minute)
+	assert.Equal(t, status.Notice, w.look(t)[status.NotServed].Severity)
+	w.after(10 * time.Minute)
+	assert.Empty(t, w.look(t))
+}
+
 func TestStartingForLong(t *testing.T) {
 	w := newWorld(t, 0)
 	w.Network.State = status.NetworkStarting

@@ -43,6 +43,7 @@ var families = []family{
 	{"clients_limit", "Clients that may be connected at once.", nil},
 	{"client_connects_total", "Clients that have connected.", nil},
 	{"clients_refused_total", "Clients that were refused because there were too many.", nil},
+	{"refusals_total", "Datagrams that were refused.", reason},
 	{"network_receive_bytes_total", "Bytes of the frames to all guests, those that have left included.", nil},
 	{"network_receive_packets_total", "Frames to all guests, those that have left included.", nil},
 	{"network_receive_drop_total", "Frames to all guests that were dropped, those that have left included.", reason},
@@ -135,6 +136,9 @@ func (o output) status(s *status.Status) {
 	put(o, "clients_limit", d.MaxClients)
 	put(o, "client_connects_total", s.Totals.Connects)
 	put(o, "clients_refused_total", s.Totals.Refused)
+	for _, r := range s.Totals.Unserved {
+		put(o, "refusals_total", r.Count, r.Reason)
+	}
 	o.traffic("network", &s.Totals.ToClient, &s.Totals.ToNet)
 }
 

@@ -186,7 +186,7 @@ type view struct {
 // rules are all there are, in the order in which problems of equal weight are told.
 var rules = []func(*view){
 	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, grown,
-	sharedInterface, refused, gatewayDown, forwards, notKept, replaced,
+	sharedInterface, refused, unserved, gatewayDown, forwards, notKept, replaced,
 }
 
 // maxOfOne bounds the problems with one code: guests decide how many addresses they quarrel about.

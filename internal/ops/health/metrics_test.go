@@ -52,7 +52,7 @@ func full() status.Status {
 			MACMoves: 6, Queue: status.Queue{Bytes: 77, Stalled: 1.5}, DHCP: status.ClientDHCP{Waiting: 2.5},
 		}},
 		Totals: status.Totals{
-			Connects: 20, Refused: 22, ToNet: traffic(23, 24, map[string]uint64{"drop_storm": 25}), ToClient: traffic(26, 27, map[string]uint64{"drop_queue_full": 28}),
+			Connects: 20, Refused: 22, Unserved: []status.Refusal{{Reason: "owned by root", Count: 37}}, ToNet: traffic(23, 24, map[string]uint64{"drop_storm": 25}), ToClient: traffic(26, 27, map[string]uint64{"drop_queue_full": 28}),
 		},
 		Health: []status.Problem{
 			{Code: status.SlowClient, Severity: status.Warning}, {Code: status.SlowClient, Severity: status.Warning}, {Code: status.PoolExhausted, Severity: status.Error},

@@ -4,6 +4,7 @@ package dgram
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ import (
 func first(conn *net.UnixConn, trust Trust) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		path, err := FirstSender(conn, trust, 0)
+		path, err := FirstSender(conn, trust, nil, NewRefusals(slog.New(slog.DiscardHandler)))
 		if err == nil && path == "" {
 			err = errors.New("no path")
 		}

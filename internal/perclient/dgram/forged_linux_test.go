@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -157,7 +158,7 @@ func TestFirstSenderOfAnother(t *testing.T) {
 	require.NoError(t, os.Chmod(at("handed"), 0o777))
 	done := make(chan error, 1)
 	go func() {
-		_, err := FirstSender(handed, Trust{}, attacker)
+		_, err := FirstSender(handed, Trust{}, &link.User{UID: attacker}, NewRefusals(slog.New(slog.DiscardHandler)))
 		done <- err
 	}()
 	var theirs, mine int
@@ -175,7 +176,7 @@ func TestFirstSenderOfAnother(t *testing.T) {
 
 	require.NoError(t, handed.SetReadDeadline(time.Time{}))
 	go func() {
-		_, err := FirstSender(handed, Trust{}, attacker)
+		_, err := FirstSender(handed, Trust{}, &link.User{UID: attacker}, NewRefusals(slog.New(slog.DiscardHandler)))
 		done <- err
 	}()
 	as(t, attacker, "/", bound(&mine, at("attacker"), at("handed"), false, testFrame(60, 2)))
@@ -193,7 +194,9 @@ func TestFirstSenderTakesNoDescriptors(t *testing.T) {
 		require.NoError(t, err)
 		before := len(descriptors(t))
 		onFd(t, handed, func(fd int) error {
-			path, refusal, err := firstOf(fd, Trust{AllowUIDs: []uint32{0}}, 0)
+			path, refusal, err := firstOf(fd, func(path string, from sender) error {
+				return connectTo(fd, Trust{AllowUIDs: []uint32{0}}, path, nil, from)
+			})
 			assert.NotEmpty(t, path, "%v", refusal)
 			return err
 		})

@@ -228,19 +228,14 @@ func (s *Server) current() *shared {
 }
 
 // counts are what was dropped, by reason.
-func (r *refusals) counts() map[cause]uint64 {
+func (r *Refusals) counts() map[cause]uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := map[cause]uint64{}
 	for reason, t := range r.n {
-		n[reason] = uint64(t.dropped)
+		n[reason] = t.Count
 	}
 	return n
-}
-
-// newRefusals makes some that warn to log.
-func newRefusals(log *slog.Logger) *refusals {
-	return &newServer(Options{Log: log}).refused
 }
 
 // session waits for the session of path, other than those in not.

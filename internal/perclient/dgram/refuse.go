@@ -3,13 +3,17 @@
 package dgram
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 const (
@@ -46,20 +50,21 @@ const (
 
 // advice is what a user does about a cause.
 var advice = map[cause]string{
-	unbound:   "bind the client's socket to a path, else nothing can be sent back",
-	abstract:  "bind the client's socket to a path: abstract names have no owner that could be checked",
-	relative:  "bind the client's socket to an absolute path: a relative one means something else in this process",
-	tooLong:   "bind the client's socket to a shorter path",
-	ownPath:   "this is a socket of the daemon: bind the client's socket to a path of its own",
-	vanished:  "it cannot be found at this path by the daemon: keep the socket there, and do not bind it in another root directory",
-	noSocket:  "the path must be the socket itself",
-	isLink:    "the path must be the socket itself",
-	ownerRoot: "run the client as another user, or start the daemon with --allow-uid 0",
-	forged:    "the sender is not the socket's owner: what binds a socket must use it",
-	foreign:   "hand the socket over as the user who runs the virtual machine",
-	loop:      "a socket that was handed over to the daemon leads to the daemon itself: connect it to the virtual machine",
-	slow:      "bind the client's socket in a local directory, best beside the daemon's",
-	refused:   "see the error",
+	unbound:  "bind the client's socket to a path, else nothing can be sent back",
+	abstract: "bind the client's socket to a path: abstract names have no owner that could be checked",
+	relative: "bind the client's socket to an absolute path: a relative one means something else in this process",
+	tooLong:  "bind the client's socket to a shorter path",
+	ownPath:  "this is a socket of the daemon: bind the client's socket to a path of its own",
+	vanished: "it cannot be found at this path by the daemon: keep the socket there, and do not bind it in another root directory",
+	noSocket: "the path must be the socket itself",
+	isLink:   "the path must be the socket itself",
+	ownerRoot: "have socket_vmnet2 exec --dgram run the client, or give it a descriptor from SOCKET.d/attach; " +
+		"or run it as another user, or start the daemon with --allow-uid 0",
+	forged:  "the sender is not the socket's owner: what binds a socket must use it",
+	foreign: "hand the socket over as the user who runs the virtual machine",
+	loop:    "a socket that was handed over to the daemon leads to the daemon itself: connect it to the virtual machine",
+	slow:    "bind the client's socket in a local directory, best beside the daemon's",
+	refused: "see the error",
 }
 
 // An untrusted says why an address is not served.
@@ -109,8 +114,8 @@ func forgedBy(path string, from sender, owner uint32) error {
 	return refuse(path, forged, fmt.Errorf("sent by user %d, the socket belongs to user %d", from.uid, owner))
 }
 
-// refusals counts the datagrams that no client takes, remembers their addresses for a moment, and warns.
-type refusals struct {
+// Refusals count what no client takes, remember its addresses for a moment, and warn.
+type Refusals struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
@@ -118,10 +123,28 @@ type refusals struct {
 	recent map[speaker]bad
 }
 
-// A tally counts what was dropped for one reason.
+// NewRefusals makes Refusals that warn to log.
+func NewRefusals(log *slog.Logger) *Refusals {
+	return &Refusals{log: log, n: map[cause]*tally{}, recent: map[speaker]bad{}}
+}
+
+// A tally counts what was refused for one reason.
 type tally struct {
-	dropped, told int       // in all, and when the last warning was
-	at            time.Time // of that
+	status.Refusal
+	told uint64    // of Count, when the last warning was
+	at   time.Time // of that
+}
+
+// List are the refusals so far, by reason.
+func (r *Refusals) List() []status.Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]status.Refusal, 0, len(r.n))
+	for _, t := range r.n {
+		list = append(list, t.Refusal)
+	}
+	slices.SortFunc(list, func(a, b status.Refusal) int { return cmp.Compare(a.Reason, b.Reason) })
+	return list
 }
 
 // A speaker is a user at an address. Users that send from the same address are told apart: one that once had the path may go on
@@ -138,25 +161,25 @@ type bad struct {
 }
 
 // count counts n datagrams without a word. The caller holds mu.
-func (r *refusals) count(reason cause, n int) *tally {
+func (r *Refusals) count(reason cause, n int) *tally {
 	t := r.n[reason]
 	if t == nil {
-		t = &tally{}
+		t = &tally{Refusal: status.Refusal{Reason: string(reason)}}
 		r.n[reason] = t
 	}
-	t.dropped += n
+	t.Count, t.Last = t.Count+uint64(n), time.Now().UTC()
 	return t
 }
 
 // add counts n datagrams without a word.
-func (r *refusals) add(reason cause, n int) {
+func (r *Refusals) add(reason cause, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count(reason, n)
 }
 
 // recently reports whether uid was refused at name a moment ago, and counts its n datagrams then.
-func (r *refusals) recently(name []byte, uid uint32, now time.Time, n int) bool {
+func (r *Refusals) recently(name []byte, uid uint32, now time.Time, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, ok := r.recent[speaker{string(name), uid}]
@@ -168,7 +191,7 @@ func (r *refusals) recently(name []byte, uid uint32, now time.Time, n int) bool 
 }
 
 // remember has what uid sends from path refused for a moment.
-func (r *refusals) remember(path string, uid uint32, reason cause) {
+func (r *Refusals) remember(path string, uid uint32, reason cause) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -182,26 +205,35 @@ func (r *refusals) remember(path string, uid uint32, reason cause) {
 }
 
 // failed counts n datagrams that uid has sent from path, which could not be made a client, and remembers that.
-func (r *refusals) failed(path string, uid uint32, err error, n int) {
-	u, ok := errors.AsType[*untrusted](err)
-	if !ok {
-		u = refuse(path, refused, err)
-	}
+func (r *Refusals) failed(path string, uid uint32, err error, n int) {
+	u := untrustedBy(path, err)
 	r.remember(path, uid, u.Reason)
 	r.tell(u, n)
 }
 
+// untrustedBy is err as one of the address path.
+func untrustedBy(path string, err error) *untrusted {
+	if u, ok := errors.AsType[*untrusted](err); ok {
+		return u
+	}
+	return refuse(path, refused, err)
+}
+
 // tell counts n datagrams that were dropped because of u, and logs that, unless its reason was logged a short while ago, and how many
 // were dropped for it since.
-func (r *refusals) tell(u *untrusted, n int) {
+func (r *Refusals) tell(u *untrusted, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, now := r.count(u.Reason, n), time.Now()
-	if now.Sub(t.at) < warnEvery {
+	t := r.count(u.Reason, n)
+	t.From, t.Advice = fmt.Sprintf("datagrams from %q", u.Path), u.Advice
+	if u.Err != nil {
+		t.From += " (" + u.Err.Error() + ")"
+	}
+	if t.Last.Sub(t.at) < warnEvery {
 		return
 	}
-	args := []any{"address", u.Path, "dropped", t.dropped - t.told, "advice", u.Advice}
-	t.told, t.at = t.dropped, now
+	args := []any{"address", u.Path, "dropped", t.Count - t.told, "advice", u.Advice}
+	t.told, t.at = t.Count, t.Last
 	if u.Err != nil {
 		args = append(args, "error", u.Err)
 	}

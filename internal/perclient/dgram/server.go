@@ -10,6 +10,7 @@
 package dgram
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"net"
@@ -29,7 +30,8 @@ type Options struct {
 	// Renew makes another socket like Conn and gives it the path; nil: it cannot be done. Only Linux needs it.
 	Renew     func() (*net.UnixConn, error)
 	Trust     Trust
-	QueueSize int // bytes of one client's queue; 0 = link.DefaultQueueSize
+	QueueSize int       // bytes of one client's queue; 0 = link.DefaultQueueSize
+	Refused   *Refusals // nil: some of its own
 	Log       *slog.Logger
 
 	// Serve makes a session for l, whose client bound path and whose socket belongs to uid. The session calls Run and then
@@ -58,7 +60,7 @@ type Server struct {
 
 	stopping atomic.Bool // the readers end
 	looks    atomic.Int32
-	refused  refusals
+	refused  *Refusals
 }
 
 // New makes a Server, which owns o.Conn from now on unless there is an error. Nothing is read before Run.
@@ -71,7 +73,7 @@ func New(o Options) (*Server, error) {
 func newServer(o Options) *Server {
 	return &Server{
 		opts: o, self: os.Getpid(), sender: mmsg.NewSender(), clients: map[string]*client{}, coming: map[string]*client{},
-		refused: refusals{log: o.Log, n: map[cause]*tally{}, recent: map[speaker]bad{}},
+		refused: cmp.Or(o.Refused, NewRefusals(o.Log)),
 	}
 }
 

@@ -290,7 +290,7 @@ func TestStrangers(t *testing.T) {
 
 // TestManyBadAddresses: the memory of refused addresses is bounded.
 func TestManyBadAddresses(t *testing.T) {
-	r := newRefusals(slog.New(slog.DiscardHandler))
+	r := NewRefusals(slog.New(slog.DiscardHandler))
 	for i := range 10 * maxBad {
 		r.failed(fmt.Sprint("/", i), 0, errClosed, 1)
 		assert.LessOrEqual(t, len(r.recent), maxBad)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // bindAt binds a datagram socket.
@@ -219,7 +221,7 @@ func FuzzClassify(f *testing.F) {
 // TestWarningsByReason: a client that breaks one rule without end does not keep another one from being told its own.
 func TestWarningsByReason(t *testing.T) {
 	var b bytes.Buffer
-	r := newRefusals(slog.New(slog.NewTextHandler(&b, nil)))
+	r := NewRefusals(slog.New(slog.NewTextHandler(&b, nil)))
 	for range 1000 {
 		r.tell(refuse("", unbound, nil), 1)
 	}
@@ -227,4 +229,15 @@ func TestWarningsByReason(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(b.String(), "level=WARN"), b.String())
 	assert.Contains(t, b.String(), "not served: relative\" address=relative dropped=2")
 	assert.NotContains(t, b.String(), "<nil>")
+	r.add(early, 3)
+	list := r.List()
+	for i := range list {
+		assert.WithinDuration(t, time.Now(), list[i].Last, patience)
+		list[i].Last = time.Time{}
+	}
+	assert.Equal(t, []status.Refusal{
+		{Reason: "early", Count: 3},
+		{Reason: "relative", Count: 2, From: `datagrams from "relative"`, Advice: advice[relative]},
+		{Reason: "unbound", Count: 1000, From: `datagrams from ""`, Advice: advice[unbound]},
+	}, list)
 }

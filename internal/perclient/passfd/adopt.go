@@ -29,6 +29,11 @@ func (s *Server) adopt(c *conn) {
 	if err == nil {
 		bound, err = s.examine(m.FD, r.Transport)
 	}
+	if bound != "" { // who has sent already is known before the answer
+		if no := dgram.Unserved(m.FD, s.opts.Trust, giverOf(c.peer), s.opts.Refused); no != nil {
+			err = &proto.Error{Code: proto.Denied, Text: no.Error()}
+		}
+	}
 	cl := c.client(r, bound)
 	var l link.Link
 	if err == nil {
@@ -119,8 +124,8 @@ type pending struct {
 	*link.Datagram
 	srv   *Server
 	conn  *net.UnixConn
-	path  string // that it is bound to
-	giver uint32 // the user that handed it over, 0 for root
+	path  string     // that it is bound to
+	giver *link.User // that handed it over, nil for root
 
 	known   atomic.Bool   // the client is, and conn is connected to it
 	early   atomic.Uint64 // frames for the client before it was known
@@ -142,17 +147,14 @@ func (s *Server) newPending(path string, o link.DatagramOptions, v link.State) (
 	if err != nil {
 		return nil, err
 	}
-	p := &pending{Datagram: d, srv: s, conn: conn, path: path}
-	if o.As != nil {
-		p.giver = o.As.UID
-	}
+	p := &pending{Datagram: d, srv: s, conn: conn, path: path, giver: o.As}
 	p.at.Store(v.At)
 	return p, nil
 }
 
 // Run waits for the first sender and is then the Datagram's, which ends the wait by the socket's deadline, and tells why.
 func (p *pending) Run(h link.Handler) error {
-	client, err := dgram.FirstSender(p.conn, p.srv.opts.Trust, p.giver)
+	client, err := dgram.FirstSender(p.conn, p.srv.opts.Trust, p.giver, p.srv.opts.Refused)
 	switch {
 	case err == nil:
 		p.srv.opts.Log.Info("first sender found", "bound", p.path, "path", client)

@@ -329,6 +329,45 @@ func TestBoundEndsBeforeTheFirstSender(t *testing.T) {
 	r.gone(t, link.ErrShutdown.Error())
 }
 
+// TestFirstSenderRefused: who hands over a socket is told in the answer of a sender that has spoken already and is not served, as
+// root is not; of one that speaks later the log and the list of refusals tell.
+func TestFirstSenderRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		bound  bool // the sender
+		says   string
+		served bool
+	}{
+		{"without an address", false, "unbound: bind the client's socket to a path", false},
+		{"root", true, "owned by root: have socket_vmnet2 exec --dgram run the client", os.Geteuid() != 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, dir := newRig(t, elsewhere), shortDir(t)
+			handed, from := bindAt(t, dir+"/handed"), socketOf(t, unix.SOCK_DGRAM)
+			if tt.bound {
+				from = bindAt(t, dir+"/sender")
+			}
+			send := func() {
+				require.NoError(t, unix.Sendto(int(from.Fd()), ethernet(60), 0, &unix.SockaddrUnix{Name: dir + "/handed"}))
+			}
+			send()
+			_, err := proto.Adopt(t.Context(), r.dir, handed, &proto.Request{})
+			if tt.served {
+				require.NoError(t, err)
+				return
+			}
+			assert.Equal(t, proto.Denied, codeOf(t, err))
+			require.ErrorContains(t, err, tt.says)
+			assert.Contains(t, r.log.String(), "datagram dropped: its address is not served")
+			_, err = proto.Adopt(t.Context(), r.dir, handed, &proto.Request{})
+			require.NoError(t, err, "what was refused waits no more")
+			r.only(t)
+			send()
+			require.Eventually(t, func() bool { return r.opts.Refused.List()[0].Count == 2 }, patience, time.Millisecond)
+		})
+	}
+}
+
 // TestDescriptorsAmongFrames: a client that sends some with its frames, also the other end of the pair, leaves none with us,
 // and its end is seen.
 func TestDescriptorsAmongFrames(t *testing.T) {

@@ -5,6 +5,7 @@
 package passfd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,8 @@ type Options struct {
 	// Trust says which clients a socket that was handed over bound, not connected, may answer, and which sockets are the
 	// daemon's own.
 	Trust     dgram.Trust
-	QueueSize int // bytes of a client's queue; 0 = link.DefaultQueueSize
+	QueueSize int             // bytes of a client's queue; 0 = link.DefaultQueueSize
+	Refused   *dgram.Refusals // nil: some of its own
 	Log       *slog.Logger
 }
 
@@ -92,6 +94,7 @@ type Server struct {
 
 // NewServer makes a server. It runs nothing by itself until it is given a connection.
 func NewServer(o Options) *Server {
+	o.Refused = cmp.Or(o.Refused, dgram.NewRefusals(o.Log))
 	s := &Server{opts: o, self: os.Getpid(), users: map[uint32]int{}, request: requestTime, ready: readyTime, last: lastTime}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s

@@ -61,7 +61,7 @@ const (
 	Full               Code = "full"                // as many clients as the daemon serves
 	Stopping           Code = "stopping"            // the daemon
 	NoNetwork          Code = "no-network"          // the client's interface could not be started
-	denied             Code = "denied"              // the daemon does not serve this user or path
+	Denied             Code = "denied"              // the daemon does not serve this user or path
 	Internal           Code = "internal"            // anything else
 )
 

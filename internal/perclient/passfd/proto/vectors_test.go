@@ -112,7 +112,7 @@ func TestConstantsOfVectors(t *testing.T) {
 	assert.Equal(t, Version, v.Version)
 	assert.Equal(t, MaxLine, v.MaxLine)
 	ours := []Code{
-		BadRequest, unsupportedVersion, tooLong, BadDescriptor, IDInUse, Full, Stopping, NoNetwork, denied, Internal,
+		BadRequest, unsupportedVersion, tooLong, BadDescriptor, IDInUse, Full, Stopping, NoNetwork, Denied, Internal,
 	}
 	assert.Equal(t, ours, v.Codes)
 }
