@@ -104,7 +104,7 @@ var imports = map[string][]string{
 	// Commands.
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway",
-		"internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/selftest",
+		"internal/hostfs", "internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/selftest",
 		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/daemon/lowfd", "internal/hostfs", "internal/perclient/passfd/proto"},

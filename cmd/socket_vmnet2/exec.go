@@ -17,6 +17,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
@@ -227,11 +228,11 @@ func (x *execution) place() ([]int, error) {
 	case fd < 0 && strings.Contains(strings.Join(x.command, "\n"), "{fd}"):
 		fd = lowestFree(execFD, -1)
 	case fd < 0:
-		return nil, fmt.Errorf("descriptor %d is taken by a file that the caller passes on to COMMAND: "+
-			"choose another one with --fd=%d, or write {fd} in COMMAND for one that is free", execFD, lowestFree(execFD, -1))
+		return nil, fmt.Errorf("descriptor %d is taken by %s, which the caller passes on to COMMAND: "+
+			"choose another one with --fd=%d, or write {fd} in COMMAND for one that is free", execFD, hostfs.FileOf(execFD), lowestFree(execFD, -1))
 	case inherited(fd):
-		return nil, fmt.Errorf("--fd=%d: the descriptor is taken by a file that the caller passes on to COMMAND: "+
-			"choose another one, such as --fd=%d", fd, lowestFree(execFD, -1))
+		return nil, fmt.Errorf("--fd=%d: the descriptor is taken by %s, which the caller passes on to COMMAND: "+
+			"choose another one, such as --fd=%d", fd, hostfs.FileOf(fd), lowestFree(execFD, -1))
 	case runtimes(fd):
 		return nil, fmt.Errorf("--fd=%d: this program itself needs the descriptor until COMMAND runs: "+
 			"choose another one, such as --fd=%d", fd, lowestFree(execFD, -1))

@@ -208,8 +208,8 @@ func TestExecPlaces(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"3 is taken and the command cannot know", nil, []string{"descriptor 3", "--fd=4", "{fd}"}},
-		{"the one that was asked for is taken", []string{"--fd=3"}, []string{"--fd=3", "is taken", "--fd=4"}},
+		{"3 is taken and the command cannot know", nil, []string{`descriptor 3 is taken by "/dev/null"`, "--fd=4", "{fd}"}},
+		{"the one that was asked for is taken", []string{"--fd=3"}, []string{"--fd=3", `is taken by "/dev/null"`, "--fd=4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := execCmd(t, append(c.args, p.sock, "--", "false")...)

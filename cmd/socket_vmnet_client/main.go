@@ -67,7 +67,7 @@ func run(argv []string, stderr io.Writer) int {
 		return 1
 	}
 	if passed != firstFD { // a command with fd=3 would use the caller's file for its network
-		_, _ = fmt.Fprintf(stderr, "WARN | descriptor %d is open in the caller, so the connection is descriptor %d: have the command use that, or close %[1]d, by %[1]d>&- in a shell\n", firstFD, passed)
+		_, _ = fmt.Fprintf(stderr, "WARN | descriptor %d is taken by %s, which the caller passes on, so the connection is descriptor %d: have the command use that, or close %[1]d, by %[1]d>&- in a shell\n", firstFD, hostfs.FileOf(firstFD), passed)
 	}
 	err = execvp(command)
 	_, _ = fmt.Fprintf(stderr, "Failed to exec \"%s\": %s\n", command[0], strerror(err))

@@ -192,7 +192,7 @@ func TestSocketIsFD3(t *testing.T) {
 		warning   string // nothing is logged when all went well
 	}{
 		{"fd 3 free", 0, 3, []int{3}, ""},
-		{"fds 3 to 6 taken", 4, 7, []int{3, 4, 5, 6, 7}, "WARN | descriptor 3 is open in the caller, so the connection is descriptor 7: have the command use that, or close 3, by 3>&- in a shell\n"},
+		{"fds 3 to 6 taken", 4, 7, []int{3, 4, 5, 6, 7}, "WARN | descriptor 3 is taken by \"/dev/null\", which the caller passes on, so the connection is descriptor 7: have the command use that, or close 3, by 3>&- in a shell\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t)

@@ -59,3 +59,11 @@ func TestWords(t *testing.T) {
 		})
 	}
 }
+
+func TestFileOf(t *testing.T) {
+	f, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	assert.Equal(t, `"/dev/null"`, FileOf(int(f.Fd())))
+	require.NoError(t, f.Close())
+	assert.Equal(t, "a file", FileOf(-1))
+}
