@@ -127,7 +127,7 @@ func (g *gateway) handleDHCP(src uint64, f []byte) {
 	}
 	u := header.UDP(header.IPv4(f[frame.MinLen:]).Payload())
 	if r, ok := g.dhcp.Handle(src, f[6:12], u[header.UDPMinimumSize:u.Length()]); ok {
-		g.sendUDP(r.MAC, portDHCPServer, netip.AddrPortFrom(r.IP, portDHCPClient), r.Payload)
+		g.sendUDP(r.MAC, portDHCPServer, r.To, r.Payload)
 	}
 }
 

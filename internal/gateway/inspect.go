@@ -98,7 +98,7 @@ func (p *Plan) inspectService(ip header.IPv4, src, dst netip.Addr) verdict {
 	}
 	switch {
 	case u.DestinationPort() == portDHCPServer && (dst == p.Gateway || dst == broadcastAddr || dst == p.broadcast):
-		if u.SourcePort() != portDHCPClient {
+		if u.SourcePort() != portDHCPClient && u.SourcePort() != portDHCPServer { // the latter is a relay's
 			return dropMalformed
 		}
 		return toDHCP

@@ -17,10 +17,20 @@ import (
 // query is one message on its way through the server, whose lock is held.
 type query struct {
 	*Server
-	m    *dhcpv4.DHCPv4
-	mac  mac48
-	port uint64
-	now  time.Duration
+	m     *dhcpv4.DHCPv4
+	mac   mac48            // of the client
+	src   net.HardwareAddr // of the frame
+	relay netip.Addr       // that the answer goes to; zero: there is none
+	port  uint64
+	now   time.Duration
+}
+
+// foreign tells whether q is not to be answered: its client can have no address here, or speaks by another one in its place, and
+// another port has its lease. What has the client's own address in the frame is taken for the client, as the bridge does.
+func (q *query) foreign() bool {
+	l := q.pool.byMAC[q.mac]
+	return q.mac[0]&1 != 0 || q.mac == mac48{} || q.relay.IsValid() && !q.cfg.Subnet.Contains(q.relay) ||
+		q.mac != mac48(q.src) && l != nil && l.active(q.now) && l.port != 0 && l.port != q.port
 }
 
 // discover offers the client's own address, or a new one.
@@ -162,17 +172,24 @@ func (q *query) poolFull() (reply, bool) {
 	return reply{}, false
 }
 
-// nak tells the client to start over. It is broadcast because the client's address may be worth nothing here.
+// nak tells the client to start over. It is broadcast because the client's address may be worth nothing here, by the relay if there
+// is one.
 func (q *query) nak() (reply, bool) {
 	r := q.answer(dhcpv4.MessageTypeNak)
-	return reply{Payload: r.ToBytes(), MAC: broadcastMAC, IP: netip.AddrFrom4([4]byte{255, 255, 255, 255})}, true
+	if q.relay.IsValid() {
+		r.SetBroadcast()
+		return reply{Payload: r.ToBytes(), MAC: q.src, To: netip.AddrPortFrom(q.relay, dhcpv4.ServerPort)}, true
+	}
+	return reply{Payload: r.ToBytes(), MAC: broadcastMAC, To: toAll}, true
 }
 
 // answer is what all replies have in common.
 func (q *query) answer(t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	r := &dhcpv4.DHCPv4{Options: dhcpv4.Options{}}
 	dhcpv4.WithReply(q.m)(r)
-	dhcpv4.WithOptionCopied(q.m, dhcpv4.OptionClientIdentifier)(r) // RFC 6842
+	r.GatewayIPAddr = q.m.GatewayIPAddr
+	dhcpv4.WithOptionCopied(q.m, dhcpv4.OptionClientIdentifier)(r)      // RFC 6842
+	dhcpv4.WithOptionCopied(q.m, dhcpv4.OptionRelayAgentInformation)(r) // RFC 3046, 2.2
 	r.UpdateOption(dhcpv4.OptMessageType(t))
 	r.UpdateOption(dhcpv4.OptServerIdentifier(q.cfg.Gateway.AsSlice()))
 	return r
@@ -204,18 +221,25 @@ func (q *query) reply(t dhcpv4.MessageType, ip netip.Addr) (reply, bool) {
 	if c := addr(q.m.ClientIPAddr); c.IsValid() && t == dhcpv4.MessageTypeAck {
 		r.ClientIPAddr = c.AsSlice()
 	}
-	mac, dst := q.destination(ip)
-	return reply{Payload: r.ToBytes(), MAC: mac, IP: dst}, true
+	mac, to := q.destination(ip)
+	return reply{Payload: r.ToBytes(), MAC: mac, To: to}, true
 }
 
+// toAll is where what is broadcast goes.
+var toAll = netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), dhcpv4.ClientPort)
+
 // destination is where an OFFER or ACK goes (RFC 2131, 4.1). The client's MAC address is known, so a client without an
-// address is reached by unicast unless it asks for broadcast.
-func (q *query) destination(yours netip.Addr) (net.HardwareAddr, netip.Addr) {
-	if c := addr(q.m.ClientIPAddr); c.IsValid() {
-		return q.mac.hardware(), c
+// address is reached by unicast unless it asks for broadcast, or is behind a bridge that rewrites addresses: what is for the
+// client's own would not pass that.
+func (q *query) destination(yours netip.Addr) (net.HardwareAddr, netip.AddrPort) {
+	c := addr(q.m.ClientIPAddr)
+	switch {
+	case q.relay.IsValid():
+		return q.src, netip.AddrPortFrom(q.relay, dhcpv4.ServerPort)
+	case c.IsValid():
+		return q.src, netip.AddrPortFrom(c, dhcpv4.ClientPort)
+	case q.m.IsBroadcast() || !yours.IsValid() || q.mac != mac48(q.src):
+		return broadcastMAC, toAll
 	}
-	if q.m.IsBroadcast() || !yours.IsValid() {
-		return broadcastMAC, netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	}
-	return q.mac.hardware(), yours
+	return q.src, netip.AddrPortFrom(yours, dhcpv4.ClientPort)
 }

@@ -68,17 +68,17 @@ type Config struct {
 	Elapsed func() time.Duration
 }
 
-// A reply is a DHCP message to send, from the gateway's port 67 to port 68.
+// A reply is a DHCP message to send, from the gateway's port 67.
 type reply struct {
 	Payload []byte
 	MAC     net.HardwareAddr // destination, broadcast included
-	IP      netip.Addr       // destination, broadcast included
+	To      netip.AddrPort   // destination, broadcast included
 }
 
 // Counters count messages that were not answered, by reason.
 type Counters struct {
 	Malformed uint64 // not a DHCP request of an Ethernet client
-	Foreign   uint64 // chaddr is not the frame's source, or it came through a relay
+	Foreign   uint64 // for a client whose lease another port has, or through a relay of another network
 	PortFull  uint64 // maxPerPort addresses are leased behind that port
 	PoolFull  uint64 // no address left
 }
@@ -157,7 +157,8 @@ func (s *Server) PortGone(port uint64) {
 }
 
 // Handle takes the message of a frame from the given port of the bridge, whose Ethernet source was src, and returns the
-// answer if there is one. It borrows payload until it returns.
+// answer if there is one, which may have src in it. It borrows payload until it returns. The client is the one that the message
+// names: src is another where a relay has passed it on, or a bridge that puts its own address in place of those behind it.
 func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (reply, bool) {
 	m, err := dhcpv4.FromBytes(payload)
 	s.mu.Lock()
@@ -166,12 +167,11 @@ func (s *Server) Handle(port uint64, src net.HardwareAddr, payload []byte) (repl
 		s.stats.Malformed++
 		return reply{}, false
 	}
-	mac := mac48(m.ClientHWAddr)
-	if mac != mac48(src) || mac[0]&1 != 0 || mac == (mac48{}) || addr(m.GatewayIPAddr).IsValid() {
+	q := query{Server: s, m: m, mac: mac48(m.ClientHWAddr), src: src, relay: addr(m.GatewayIPAddr), port: port, now: s.cfg.Elapsed()}
+	if q.foreign() {
 		s.stats.Foreign++
 		return reply{}, false
 	}
-	q := query{Server: s, m: m, mac: mac, port: port, now: s.cfg.Elapsed()}
 	switch m.MessageType() {
 	case dhcpv4.MessageTypeDiscover:
 		return q.discover()

@@ -280,7 +280,7 @@ func TestDestination(t *testing.T) {
 			reply, ok := newRig(t, "192.168.105.254").srv.Handle(1, mac(1), tt.m.ToBytes())
 			require.True(t, ok)
 			assert.Equal(t, tt.mac, reply.MAC)
-			assert.Equal(t, tt.ip, reply.IP.String())
+			assert.Equal(t, tt.ip+":68", reply.To.String())
 		})
 	}
 }
@@ -339,8 +339,9 @@ func TestDropped(t *testing.T) {
 		{"a reply", change(func(m *dhcpv4.DHCPv4) { m.OpCode = dhcpv4.OpcodeBootReply }), false},
 		{"not Ethernet", change(func(m *dhcpv4.DHCPv4) { m.HWType = 6 }), false},
 		{"short chaddr", change(func(m *dhcpv4.DHCPv4) { m.ClientHWAddr = m.ClientHWAddr[:5] }), false},
-		{"chaddr of another", change(func(m *dhcpv4.DHCPv4) { m.ClientHWAddr = mac(2) }), true},
-		{"through a relay", change(func(m *dhcpv4.DHCPv4) { m.GatewayIPAddr = net.IPv4(10, 0, 0, 1) }), true},
+		{"null chaddr", change(func(m *dhcpv4.DHCPv4) { m.ClientHWAddr = make(net.HardwareAddr, 6) }), true},
+		{"chaddr of a group", change(func(m *dhcpv4.DHCPv4) { m.ClientHWAddr = net.HardwareAddr{3, 0, 0, 0, 0, 1} }), true},
+		{"through a relay of another network", change(func(m *dhcpv4.DHCPv4) { m.GatewayIPAddr = net.IPv4(10, 0, 0, 1) }), true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
