@@ -7,7 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/urfave/cli/v2"
 )
 
 // IO is what a command line acts on besides argv.
@@ -28,6 +32,9 @@ func Parse(p Personality, argv []string, env IO) (cfg *Config, code int) {
 		argv0, argv = argv[0], argv[1:]
 	}
 	if p != New {
+		if what := ofNew(argv0, argv, env.Commands); what != "" {
+			_, _ = fmt.Fprintf(env.Stderr, "WARN | this copy is called %s, so it behaves as socket_vmnet; call it socket_vmnet2 for %s\n", escape(filepath.Base(argv0)), what)
+		}
 		env.Commands = nil
 	}
 	cfg, err := read(p, argv, env)
@@ -48,6 +55,25 @@ func Parse(p Personality, argv []string, env IO) (cfg *Config, code int) {
 		usage(p, argv0, env)
 	}
 	return nil, 1
+}
+
+// ofNew is a command or an option in args, which are a copy's under a name of its own, that only the new program has; empty if there is
+// none. Of the names that programs here have nothing is said: they are called so on purpose.
+func ofNew(argv0 string, args, commands []string) string {
+	if base := filepath.Base(argv0); argv0 == "" || base == "socket_vmnet" || base == "socket_vmnet_client" {
+		return ""
+	}
+	if len(args) > 0 && slices.Contains(commands, args[0]) {
+		return args[0]
+	}
+	own := Flags(New)[len(Flags(Old)):]
+	for _, a := range args {
+		option, _, _ := strings.Cut(a, "=")
+		if slices.ContainsFunc(own, func(f cli.Flag) bool { return "--"+f.Names()[0] == option }) {
+			return option
+		}
+	}
+	return ""
 }
 
 // read takes argv without the program's name through scanner and checks.

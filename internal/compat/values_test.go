@@ -196,6 +196,28 @@ func TestIdentifiers(t *testing.T) {
 	}
 }
 
+// TestNameDecides: a copy under another name says that the name decides what it is, where only the new program has what is asked for.
+func TestNameDecides(t *testing.T) {
+	for line, want := range map[string]string{ // the option or command
+		"/opt/svm2 --dns-record=a=10.0.0.1 /s": "--dns-record", "svm2 --debug --isolate /s": "--isolate", "svm2 status --json": "status",
+		"svm2 status": "status", "svm2 --pidfile=/p /s": "", "svm2 --nothing-has-this /s": "", "svm2 /s status": "", "svm2": "",
+		"socket_vmnet --isolate /s": "", "/opt/socket_vmnet_client status": "", "socket_vmnet2 --isolate /s": "", " --isolate": "",
+	} {
+		argv := strings.Split(line, " ")
+		var out, errs strings.Builder
+		Parse(PersonalityOf(argv[0]), argv, IO{
+			Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []string{"status"},
+		})
+		if want != "" {
+			want = "WARN | this copy is called svm2, so it behaves as socket_vmnet; call it socket_vmnet2 for " + want + "\n"
+			assert.True(t, strings.HasPrefix(errs.String(), want), "%s: %s", line, errs.String())
+		} else {
+			assert.NotContains(t, errs.String(), "behaves as", line)
+		}
+		assert.NotContains(t, out.String(), "behaves as", line)
+	}
+}
+
 func TestPersonalityOf(t *testing.T) {
 	for argv0, want := range map[string]Personality{
 		"socket_vmnet": Old, "/opt/socket_vmnet/bin/socket_vmnet": Old, "socket_vmnet_client": Old, "": Old, "wrapper": Old,
