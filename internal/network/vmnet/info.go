@@ -82,6 +82,9 @@ type Status struct {
 	Exhausted     uint64 // frames dropped because macOS had no buffer
 
 	LastFailure error // of the last start that failed, nil while none has
+
+	Wakes    uint64 // times that the host woke up
+	LastWake wakeUp
 }
 
 // Status returns the counters. It may be called after Close.
@@ -89,7 +92,10 @@ func (n *Network) Status() Status {
 	s := Status{
 		API: n.choice.api, Why: n.choice.why, AnchorID: n.id, Own: int(n.own.Load()), Shared: int(n.shared.count.Load()),
 		Starts: n.starts.Load(), StartFailures: n.failures.Load(), Restarts: n.restarts.Load(), Promoted: n.promoted.Load(),
-		Exhausted: n.exhausted.Load(),
+		Exhausted: n.exhausted.Load(), Wakes: n.wakes.Load(),
+	}
+	if w := n.wake.Load(); w != nil {
+		s.LastWake = *w
 	}
 	if err := n.lastFailure.Load(); err != nil {
 		s.LastFailure = *err

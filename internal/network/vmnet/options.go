@@ -58,6 +58,8 @@ type Options struct {
 
 	Identity store // nil = nothing is kept
 	Log      *slog.Logger
+
+	wall func() time.Time // without the clock that timers have; nil = the system's
 }
 
 // A store keeps what makes a network the same one after a restart. Its methods may be called from several goroutines.
@@ -75,4 +77,7 @@ func (o *Options) setDefaults() {
 	o.Interfaces = cmp.Or(o.Interfaces, interfacesClient)
 	o.Patience = cmp.Or(o.Patience, defaultPatience)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.wall == nil {
+		o.wall = func() time.Time { return time.Now().Round(0) }
+	}
 }

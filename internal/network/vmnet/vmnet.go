@@ -58,6 +58,9 @@ type Network struct {
 	starts, failures, restarts, exhausted, promoted atomic.Uint64
 
 	lastFailure atomic.Pointer[error] // of a start
+
+	wakes atomic.Uint64
+	wake  atomic.Pointer[wakeUp] // the last one
 }
 
 var _ network.Network = (*Network)(nil)
@@ -93,6 +96,7 @@ func New(ctx context.Context, o Options) (*Network, error) {
 	n.remember()
 	n.shared.anchor.Store(anchor)
 	n.work.Go(func() { n.shared.keep(anchor) })
+	n.work.Go(n.watchSleep)
 	return n, nil
 }
 
