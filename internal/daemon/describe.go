@@ -118,6 +118,10 @@ func describeInner(n *status.Network, inner network.Network) {
 		n.Vmnet = &status.Vmnet{
 			API: s.API, Why: s.Why, InterfaceID: s.Anchor.InterfaceID, Own: s.Own, Shared: s.Shared, Starts: s.Starts,
 			StartFailures: s.StartFailures, Restarts: s.Restarts, Promoted: s.Promoted, Exhausted: s.Exhausted,
+			Wakes: s.Wakes,
+		}
+		if w := s.LastWake; s.Wakes > 0 {
+			n.Vmnet.LastWake = &status.Wake{At: w.At.UTC(), Slept: seconds(w.Slept), Restarted: w.Restarted}
 		}
 		if s.LastFailure != nil {
 			n.Vmnet.LastFailure = s.LastFailure.Error()

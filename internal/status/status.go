@@ -117,6 +117,16 @@ type Vmnet struct {
 	Promoted      uint64 `json:"promoted"`
 	Exhausted     uint64 `json:"exhausted_frames"`
 	LastFailure   string `json:"last_failure,omitempty"`
+
+	Wakes    uint64 `json:"wakes"` // times that the host woke up
+	LastWake *Wake  `json:"last_wake,omitempty"`
+}
+
+// A Wake is what was found when the host had slept.
+type Wake struct {
+	At        time.Time `json:"at"`
+	Slept     float64   `json:"slept"`     // seconds
+	Restarted int       `json:"restarted"` // interfaces that had died, and were started again
 }
 
 // Usernet is what only the embedded network has.
@@ -203,6 +213,7 @@ const (
 	OffloadMixed     = "offload-mixed"     // large frames for clients that cannot take them
 	SharedInterface  = "shared-interface"  // clients share an interface for want of their own
 	NoInterface      = "no-interface"      // a client has no port, which is tried again
+	DiedAsleep       = "died-asleep"       // interfaces had died when the host woke up
 	SharingBusy      = "sharing-busy"      // macOS's sharing service refuses to start interfaces
 	SubnetOverlap    = "subnet-overlap"    // the subnet is used by an interface or a route of this host
 	NetworkStart     = "network-starting"  // the network has not started, or has failed

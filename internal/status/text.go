@@ -93,6 +93,9 @@ func (p *page) head(s *Status) {
 	if v := n.Vmnet; v != nil {
 		fields = append(fields, [2]string{"vmnet", list(v.API+" API"+behind(" (", v.Why, ")"), fmt.Sprintf("%d own interfaces", v.Own),
 			fmt.Sprintf("%d clients share one", v.Shared), some("%d starts failed", int(v.StartFailures)), printable.Behind("the last one: ", v.LastFailure))})
+		if w := v.LastWake; w != nil {
+			fields = append(fields, [2]string{"woke up", list(fmt.Sprintf("%s ago after %s of sleep", humanDuration(s.Now.Sub(w.At)), seconds(w.Slept)), some("interfaces started again: %d", w.Restarted))})
+		}
 	}
 	if u := n.Usernet; u != nil {
 		fields = append(fields, [2]string{"flows", fmt.Sprintf("%d TCP, %d UDP", u.TCPFlows, u.UDPFlows)}, [2]string{"gateway", u.Gateway.text()})

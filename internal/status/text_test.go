@@ -114,7 +114,7 @@ func one() *Status {
 	s := daemon()
 	s.Clients, s.Health, s.Network.Usernet = s.Clients[:1], nil, nil
 	s.Network.Backend, s.Network.DHCP.Size = "vmnet", 0
-	s.Network.Vmnet = &Vmnet{API: "network", Why: "macOS has it", Own: 1, StartFailures: 2, LastFailure: "VMNET_SHARING_SERVICE_BUSY"}
+	s.Network.Vmnet = &Vmnet{API: "network", Why: "macOS has it", Own: 1, StartFailures: 2, LastFailure: "VMNET_SHARING_SERVICE_BUSY", LastWake: &Wake{At: now.Add(-5 * time.Minute), Slept: 8000, Restarted: 1}}
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
@@ -156,6 +157,22 @@ func noInterface(v *view) {
 	}
 	v.found(status.NoInterface, status.Error, list, []string{"It is tried again by itself, at last every 30 s. The error says what is in the way."},
 		"%s %s no network: %s.", names(list), verb(list, "has", "have"), list[0].Error)
+}
+
+// wakeNews is for how long it is told that interfaces had died when the host woke up.
+const wakeNews = time.Hour
+
+// diedAsleep finds that interfaces were started again when the host woke up.
+func diedAsleep(v *view) {
+	m := v.Network.Vmnet
+	if m == nil || m.LastWake == nil || m.LastWake.Restarted == 0 || v.Now.Sub(m.LastWake.At) > wakeNews {
+		return
+	}
+	w := m.LastWake
+	f := v.found(status.DiedAsleep, status.Notice, nil, []string{"Guests go on by themselves. If one has no network all the same, have it ask for its address again, or restart it."},
+		"The host slept for %s. When it woke up, %s of vmnet had died and %s started again.", span(seconds(w.Slept)), printable.Count(w.Restarted, "interface"),
+		map[bool]string{true: "was", false: "were"}[w.Restarted == 1])
+	f.Since = w.At
 }
 
 // sharedInterface finds clients that share a vmnet interface though each should have one.

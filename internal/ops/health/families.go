@@ -72,6 +72,7 @@ var families = []family{
 	{"vmnet_interface_starts_total", "Interfaces that vmnet.framework has started.", nil},
 	{"vmnet_interface_start_failures_total", "Interfaces that vmnet.framework has refused to start.", nil},
 	{"vmnet_interface_restarts_total", "Interfaces that were started again after they had failed.", nil},
+	{"vmnet_wakes_total", "Times that the host woke up from sleep and the interfaces were looked at.", nil},
 	{"vmnet_clients_promoted_total", "Clients that came from a shared interface to one of their own.", nil},
 	{"vmnet_exhausted_packets_total", "Frames that vmnet.framework had no buffer for.", nil},
 }
@@ -190,6 +191,7 @@ func (o output) network(n *status.Network) {
 		put(o, "vmnet_interface_starts_total", v.Starts)
 		put(o, "vmnet_interface_start_failures_total", v.StartFailures)
 		put(o, "vmnet_interface_restarts_total", v.Restarts)
+		put(o, "vmnet_wakes_total", v.Wakes)
 		put(o, "vmnet_clients_promoted_total", v.Promoted)
 		put(o, "vmnet_exhausted_packets_total", v.Exhausted)
 	}

@@ -185,7 +185,7 @@ type view struct {
 
 // rules are all there are, in the order in which problems of equal weight are told.
 var rules = []func(*view){
-	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, stalled, grown,
+	networkNotRunning, sharingBusy, subnetOverlap, noDHCP, poolFilling, duplicateIP, duplicateMAC, noInterface, diedAsleep, stalled, grown,
 	sharedInterface, refused, unserved, gatewayDown, forwards, notKept, replaced,
 }
 

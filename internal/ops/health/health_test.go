@@ -233,6 +233,13 @@ func TestRules(t *testing.T) {
 			code:    status.NoInterface, severity: status.Error, clients: []uint64{2},
 		},
 		{
+			name: "died asleep", vmnet: true,
+			before:  func(w *world) { w.Network.Vmnet.LastWake = &status.Wake{At: start, Slept: 7200} }, // and all lived
+			problem: func(w *world) { w.Network.Vmnet.LastWake.Restarted = 2 },
+			end:     func(w *world) { w.Network.Vmnet.LastWake.At = w.Now.Add(-2 * time.Hour) },
+			code:    status.DiedAsleep, severity: status.Notice, text: []string{"slept for 2 h", "2 interfaces of vmnet had died and were started again"},
+		},
+		{
 			name: "shared interface", vmnet: true,
 			before: func(w *world) { w.Network.Vmnet.Shared = 2 }, // because it was asked for
 			problem: func(w *world) {

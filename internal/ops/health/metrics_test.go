@@ -43,7 +43,7 @@ func full() status.Status {
 				TCPFlows: 5, UDPFlows: 6, Drops: map[string]uint64{"unwanted": 7},
 				Forwards: []status.Forward{{Proto: "tcp"}, {Proto: "udp"}, {Proto: "tcp", Error: "too many open files"}},
 			},
-			Vmnet: &status.Vmnet{Own: 3, Shared: 1, Starts: 8, StartFailures: 9, Restarts: 10, Promoted: 11, Exhausted: 12},
+			Vmnet: &status.Vmnet{Own: 3, Shared: 1, Starts: 8, StartFailures: 9, Restarts: 10, Promoted: 11, Exhausted: 12, Wakes: 13},
 		},
 		Clients: []status.Client{{
 			ID: 7, Name: "vm7", Transport: status.Stream, State: status.StateRunning, MAC: "02:00:00:00:00:07",
