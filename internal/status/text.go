@@ -58,8 +58,8 @@ const (
 	cyan   = "36"
 )
 
-func (p *page) styled(style, text string) string {
-	if style == "" || !p.Color || p.Piped {
+func (v View) styled(style, text string) string {
+	if style == "" || !v.Color || v.Piped {
 		return Clean(text)
 	}
 	return "\x1b[" + style + "m" + Clean(text) + "\x1b[0m"
@@ -72,12 +72,32 @@ func Clean(text string) string { return printable.Line(text, math.MaxInt) }
 func (p *page) line(text string) { p.text.WriteString(Clean(text) + "\n") }
 
 // behind writes text behind its label, which has a style. What does not fit goes on below it.
-func (p *page) behind(style, label, text string) {
+func (p *page) behind(style, label, text string) { p.text.WriteString(p.hang(style, label, text)) }
+
+func (v View) hang(style, label, text string) string {
 	text, label = Clean(text), Clean(label)
-	if !p.Piped && p.Width > 0 {
-		text = printable.Hang(label, text, p.Width)[len(label):]
+	if !v.Piped && v.Width > 0 {
+		text = printable.Hang(label, text, v.Width)[len(label):]
 	}
-	p.text.WriteString(p.styled(style, label) + text + "\n")
+	return v.styled(style, label) + text + "\n"
+}
+
+// Finding is text behind a label in the colour of a severity, and below it what to do, a step each, behind indent. A command is one
+// line, so that it can be copied.
+func (v View) Finding(indent, severity, label, text string, fix []string) string {
+	style, known := map[string]string{"ok": "", Error: red, Warning: yellow}[severity]
+	if !known {
+		style = cyan
+	}
+	text = v.hang(style, label, text)
+	for _, step := range fix {
+		if command, ok := strings.CutPrefix(step, CommandIndent); ok {
+			text += indent + "      " + Clean(command) + "\n"
+		} else {
+			text += v.hang("", indent+"  - ", step)
+		}
+	}
+	return text
 }
 
 // head tells of the daemon and its network.
@@ -167,19 +187,12 @@ func (p *page) health(s *Status) {
 	p.line(fmt.Sprintf("health: %s", printable.Count(len(s.Health), "problem")))
 	for _, problem := range s.Health {
 		p.line("")
-		style := cmp.Or(map[string]string{Error: red, Warning: yellow}[problem.Severity], cyan)
 		since := ""
 		if !problem.Since.IsZero() && !s.Now.IsZero() {
 			since = "for " + humanDuration(s.Now.Sub(problem.Since))
 		}
-		p.behind(style, problem.Severity+" ", problem.Code+": "+problem.Text+behind(" (", list(since, s.named(problem.Clients)), ")"))
-		for _, step := range problem.Fix {
-			if command, ok := strings.CutPrefix(step, CommandIndent); ok {
-				p.line("      " + command)
-			} else {
-				p.behind("", "  - ", step)
-			}
-		}
+		text := problem.Code + ": " + problem.Text + behind(" (", list(since, s.named(problem.Clients)), ")")
+		p.text.WriteString(p.Finding("", problem.Severity, problem.Severity+" ", text, problem.Fix))
 	}
 }
 
