@@ -49,7 +49,7 @@ func migrateAction(c *cli.Context, env compat.IO) (int, error) {
 		code = exitNothing
 	}
 	if !c.Bool("json") {
-		return code, inventory.WriteText(env.Stdout, moves)
+		return code, inventory.WriteText(env.Stdout, moves, screenOf(env).width())
 	}
 	return code, writeJSON(env.Stdout, struct {
 		*find.Inventory

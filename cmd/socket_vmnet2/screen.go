@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"strings"
 
@@ -44,6 +45,15 @@ func (s screen) size() (width, height int) {
 		return 0, 0
 	}
 	return width, height
+}
+
+// defaultWidth is that of text which is broken into lines where there is no terminal.
+const defaultWidth = 80
+
+// width is that of lines of text.
+func (s screen) width() int {
+	width, _ := s.size()
+	return cmp.Or(width, defaultWidth)
 }
 
 // Sequences of a terminal: home, clear to the end of the line, clear to the end.

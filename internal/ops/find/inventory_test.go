@@ -35,7 +35,7 @@ func text(tb testing.TB, s System) string {
 	tb.Helper()
 	v := Look(tb.Context(), s)
 	var b bytes.Buffer
-	require.NoError(tb, v.WriteText(&b, v.Moves(s.Program)))
+	require.NoError(tb, v.WriteText(&b, v.Moves(s.Program), 80))
 	for _, r := range b.String() {
 		assert.True(tb, r == '\n' || r >= ' ' && r != 0x7f, "%q", r)
 	}
@@ -300,7 +300,7 @@ func TestProblems(t *testing.T) {
 	}
 	assert.Equal(t, []problem{{"/x", "permission denied", true}, {"/x", "odd line", false}}, f.Problems)
 	var b bytes.Buffer
-	require.NoError(t, f.WriteText(&b, nil))
+	require.NoError(t, f.WriteText(&b, nil, 80))
 	assert.Contains(t, b.String(), "unread   /x: permission denied; run this again with sudo\n")
 }
 
@@ -410,6 +410,6 @@ func FuzzPrograms(f *testing.F) {
 		s := System{Root: t.TempDir(), GOOS: "linux", Run: run, Processes: ps(run)}
 		v := Look(t.Context(), s)
 		_ = Properties(out)
-		require.NoError(t, v.WriteText(&bytes.Buffer{}, v.Moves("p")), fmt.Sprint(v))
+		require.NoError(t, v.WriteText(&bytes.Buffer{}, v.Moves("p"), 80), fmt.Sprint(v))
 	})
 }

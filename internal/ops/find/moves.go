@@ -158,11 +158,15 @@ func (m *mover) moveJob(j Job) []string {
 	return append(lines, "sudo "+printable.Command(append(append(words, "--"), j.Args[1:]...)...))
 }
 
-// WriteText writes the inventory and the moves for a person.
-func (v *Inventory) WriteText(w io.Writer, moves []Move) error {
+// WriteText writes the inventory and the moves for a person, in lines of so many characters. A command is one line, and each line between
+// them a comment, so that all can be pasted.
+func (v *Inventory) WriteText(w io.Writer, moves []Move, width int) error {
 	var b strings.Builder
 	row := func(what, format string, args ...any) {
-		fmt.Fprintf(&b, "%-8s %s\n", what, fmt.Sprintf(format, args...))
+		b.WriteString(printable.Hang(fmt.Sprintf("%-8s ", what), fmt.Sprintf(format, args...), width) + "\n")
+	}
+	comment := func(text string) {
+		b.WriteString("# " + strings.Join(printable.Wrap(text, width-2), "\n# ") + "\n")
 	}
 	for _, p := range v.Programs {
 		row("program", "%s", p)
@@ -190,16 +194,18 @@ func (v *Inventory) WriteText(w io.Writer, moves []Move) error {
 		row("unread", "%s: %s%s", p.Path, p.Error, map[bool]string{true: "; run this again with sudo"}[p.Root])
 	}
 	for _, m := range moves {
-		fmt.Fprintf(&b, "\n# %s %s.\n", m.Program, m.Why)
+		b.WriteString("\n")
+		comment(m.Program + " " + m.Why + ".")
 		for _, line := range m.Lines {
 			b.WriteString(line + "\n")
 		}
 	}
 	if len(moves) == 0 {
-		b.WriteString("No socket_vmnet was found that could be moved. To see socket_vmnet2 at work without installing it: socket_vmnet2 try\n")
+		b.WriteString(printable.Hang("", "No socket_vmnet was found that could be moved. To see socket_vmnet2 at work without installing it: socket_vmnet2 try", width) + "\n")
 	} else {
-		b.WriteString("\n# Nothing has been changed: this is what to type. What is in the way already: socket_vmnet2 doctor.\n" +
-			"# What guests notice, and the way back (socket_vmnet2 rollback): MIGRATION.md.\n")
+		b.WriteString("\n")
+		comment("Nothing has been changed: this is what to type. What is in the way already: socket_vmnet2 doctor. " +
+			"What guests notice, and the way back (socket_vmnet2 rollback): MIGRATION.md.")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
