@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"path/filepath"
 
@@ -21,6 +23,7 @@ jobs, running daemons, sockets and their rights, subnets, macOS's DHCP server an
 that is wrong what to do about it. It only reads. With sudo it can read more.`,
 		ArgsUsage: "[SOCKET]",
 		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "problems", Usage: "print errors and warnings only, and the line that sums it up"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
 			&cli.StringFlag{Name: "root", Usage: "`DIR` look below this directory as if it were /: at files only, no program and no daemon is asked"},
 			&cli.StringFlag{Name: "reach", Usage: "`IP` also try to reach the guest with this address, and say why it cannot be reached"},
@@ -38,11 +41,16 @@ func doctorAction(c *cli.Context, env compat.IO) (int, error) {
 	if err != nil {
 		return 1, err
 	}
+	if c.Bool("problems") && c.Bool("json") {
+		return 1, errUsage{errors.New("--problems does not go with --json, which has the severity of each finding")}
+	}
 	report := doctor.Examine(c.Context, s)
 	if c.Bool("json") {
 		err = writeJSON(env.Stdout, report)
 	} else {
-		err = report.WriteText(env.Stdout)
+		v := screenOf(env).options(false)
+		v.Piped, v.Width = false, screenOf(env).width()
+		_, err = io.WriteString(env.Stdout, report.Text(v, c.Bool("problems")))
 	}
 	if err != nil {
 		return 1, err

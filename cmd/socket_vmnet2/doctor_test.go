@@ -79,8 +79,10 @@ func TestDoctorCommandLines(t *testing.T) {
 	}{
 		"no root":          {[]string{"--root=/does/not/exist"}, 1, "cannot be looked at: stat /does/not/exist/: No such file"},
 		"relative, staged": {[]string{"--root=" + root, "s"}, 1, "s is not absolute"},
-		"a staged system":  {[]string{"--root=" + root}, 0, "Nothing is wrong, as far as was checked."},
-		"staged, a socket": {[]string{"--root=" + root, "/var/run/socket_vmnet"}, 0, "below " + root},
+		"a staged system":  {[]string{"--root=" + root}, 0, "Nothing is wrong, as far as was checked; ok: "},
+		"only problems":    {[]string{"--problems", "--root=" + root}, 0, "Nothing is wrong, as far as was checked; ok: "},
+		"problems in JSON": {[]string{"--problems", "--json"}, 1, "--problems does not go with --json"},
+		"staged, a socket": {[]string{"--root=" + root, "/var/run/socket_vmnet"}, 0, root},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := outcome(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"doctor"}, tt.args...)...))

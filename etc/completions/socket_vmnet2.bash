@@ -11,7 +11,7 @@ _socket_vmnet2_options() {
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
 	'socket_vmnet2 capture') echo '--client= --write= --snaplen= --count= --socket= --help' ;;
 	'socket_vmnet2 clients') echo '--json --wide --help' ;;
-	'socket_vmnet2 doctor') echo '--json --root= --reach= --help' ;;
+	'socket_vmnet2 doctor') echo '--problems --json --root= --reach= --help' ;;
 	'socket_vmnet2 exec') echo '--stream --dgram --fd= --mac= --name= --interface-id= --json= --help' ;;
 	'socket_vmnet2 help') echo '--help' ;;
 	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;

@@ -31,6 +31,11 @@ func checkDaemons(x *exam) {
 			x.daemon(k)
 		}
 	}
+	for _, s := range x.Servers {
+		if s.Socket == "" && s.Mode != "" {
+			x.skip(false, "process %d has a SOCKET that is relative to a directory which is not known here: sudo lsof -a -d cwd -p %d tells it", s.PID, s.PID)
+		}
+	}
 	switch {
 	case len(serving) > 0:
 	case len(x.Named) > 0:

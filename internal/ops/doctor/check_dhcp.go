@@ -120,7 +120,7 @@ func (x *exam) leases() {
 		return
 	}
 	leases, owner := map[netip.Prefix]int{}, map[netip.Addr]string{}
-	var twice []string
+	var twice, unnamed []string
 	for block := range strings.SplitSeq(string(b), "}") {
 		l := find.Properties(block)
 		ip, err := netip.ParseAddr(l["ip_address"])
@@ -132,6 +132,9 @@ func (x *exam) leases() {
 			twice = append(twice, ip.String())
 		case !ok:
 			owner[ip] = l["hw_address"]
+			if strings.HasPrefix(l["hw_address"], "ff,") && slices.ContainsFunc(x.subnets, func(n *subnet) bool { return n.prefix.Contains(ip) }) {
+				unnamed = append(unnamed, ip.String()+printable.Behind(" to ", l["name"]))
+			}
 			p, _ := ip.Prefix(24)
 			leases[p]++
 		}
@@ -146,6 +149,12 @@ func (x *exam) leases() {
 			full = true
 			x.report(status.Warning, forget, "%d of the 253 addresses of %s are leased by bootpd, each for up to a day: new guests get none when they are used up", leases[p], p)
 		}
+	}
+	if len(unnamed) > 0 {
+		x.report(status.Notice, []string{
+			"see each guest's address beside its MAC address:", "    socket_vmnet2 status",
+			"or have the guests ask by their MAC addresses: \"dhcp-identifier: mac\" in netplan, ClientIdentifier=mac in a .network file of systemd-networkd",
+		}, "bootpd has leased %s by a DUID: %s has no MAC address for that, so tools that look for one there find no address", printable.List(unnamed[:min(len(unnamed), 8)]), bootpdLease)
 	}
 	if len(twice) > 0 {
 		x.report(status.Warning, forget, "bootpd has leased %s to two guests", printable.List(twice[:min(len(twice), 8)]))

@@ -22,8 +22,14 @@ import (
 // guarded in the same way.
 var guarded = regexp.MustCompile(`^/Users/[^/]+/(Documents|Desktop|Downloads)/`)
 
-// checkMacOS says what the version of macOS means.
+// checkMacOS says what the version of macOS means, and where programs may not be.
 func checkMacOS(x *exam) {
+	for _, j := range x.Jobs {
+		if guarded.MatchString(j.Program) {
+			x.report(status.Warning, []string{"install it, and have the job name that; socket_vmnet2 migrate has the lines to type:", "    sudo socket_vmnet2 install"},
+				"the job %s runs %s: launchd's jobs may not read a user's Documents, Desktop or Downloads, and fail with \"Operation not permitted\"", j.Label, j.Program)
+		}
+	}
 	major := x.macMajor()
 	switch {
 	case major == 0:

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -103,8 +102,12 @@ func checks() []check {
 		{"limits", "Daemons", "Do the limits of this system suffice for the clients?", "linux", checkLimits, "no daemon tells how many clients it takes", false},
 		{"subnets", "Network", "Does every daemon have a subnet of its own?", "", checkSubnets, "no two networks have the same subnet", false},
 		{"overlap", "Network", "Does anything else on this host use the subnets?", "", checkOverlap, "nothing else on this host uses the networks' subnets", true},
+		{"others", "Network", "Does anything else use vmnet?", "darwin", checkOthers, "nothing else that is known uses vmnet", false},
 		{"bootpd", "Network", "Can macOS's DHCP server answer?", "darwin", checkBootpd, "", false},
 		{"firewall", "Network", "Does macOS's firewall let the DHCP server answer?", "darwin", checkFirewall, "", true},
+		{"pf", "Network", "Does macOS's packet filter let the networks through?", "darwin", checkPF, "pf has nothing that concerns the networks", true},
+		{"forwarding", "Network", "Are networks in host mode closed?", "darwin", checkForwarding, "no daemon has a network in host mode", true},
+		{"privacy", "Network", "May this host's programs reach guests?", "darwin", checkLocalNetwork, "", false},
 		{"reach", "Network", "Can this program reach the guest of --reach?", "", checkReach, "", false},
 		{"macos", "System", "What can this macOS do?", "darwin", checkMacOS, "", false},
 		{"qemu", "System", "Can this QEMU reconnect?", "", checkQEMU, "there is no QEMU", true},
@@ -194,21 +197,45 @@ const severityWidth = len(status.Warning)
 // margin is in front of what belongs to a finding.
 var margin = strings.Repeat(" ", len("  ")+severityWidth+len("  "))
 
-// WriteText writes the report for people.
-func (r *Report) WriteText(w io.Writer) error {
+// Text is the report for people, for a terminal of v: what is well, what was not checked, and what is wrong, which so stands at the end.
+// With problems it is errors and warnings alone.
+func (r *Report) Text(v status.View, problems bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "socket_vmnet2 %s on %s, for the user %s", r.Version, r.System, r.User)
-	if r.Root != "" {
-		fmt.Fprintf(&b, ", below %s", r.Root)
+	if !problems {
+		b.WriteString(printable.Hang("", fmt.Sprintf("socket_vmnet2 %s on %s, for the user %s%s", r.Version, r.System, r.User, printable.Behind(", below ", r.Root)), v.Width) + "\n")
+		r.well(&b, v)
 	}
-	b.WriteString("\n")
+	heading := "\nProblems\n"
+	for _, severity := range []string{status.Error, status.Warning, status.Notice} {
+		for _, f := range r.Findings {
+			switch {
+			case f.Severity != severity || problems && severity == status.Notice:
+				continue
+			case !problems:
+				b.WriteString(heading)
+				heading = ""
+			}
+			b.WriteString(v.Finding(margin, severity, fmt.Sprintf("  %-*s  ", severityWidth, severity), f.Check+": "+f.Text, f.Fix))
+		}
+	}
+	if b.Len() > 0 {
+		b.WriteString("\n")
+	}
+	return b.String() + printable.Hang("", r.verdict(), v.Width) + "\n"
+}
+
+// well writes what is well, by group, and what was not checked.
+func (r *Report) well(b *strings.Builder, v status.View) {
 	group := ""
 	for _, f := range r.Findings {
+		if f.Severity != severityOK {
+			continue
+		}
 		if f.group != group {
 			group = f.group
-			fmt.Fprintf(&b, "\n%s\n", group)
+			fmt.Fprintf(b, "\n%s\n", group)
 		}
-		f.write(&b)
+		b.WriteString(v.Finding(margin, severityOK, fmt.Sprintf("  %-*s  ", severityWidth, severityOK), f.Check+": "+f.Text, f.Fix))
 	}
 	if len(r.Skipped) > 0 {
 		b.WriteString("\nNot checked\n")
@@ -218,31 +245,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		if s.Root {
 			text += " (run with sudo for that)"
 		}
-		wrap(&b, margin, text)
+		b.WriteString(printable.Hang(margin, text, v.Width) + "\n")
 	}
-	fmt.Fprintf(&b, "\n%s\n", r.verdict())
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// write writes a finding and its steps. A command is one line, so that it can be copied.
-func (f finding) write(b *strings.Builder) {
-	wrap(b, fmt.Sprintf("  %-*s  ", severityWidth, f.Severity), f.Check+": "+f.Text)
-	for _, fix := range f.Fix {
-		if line, ok := strings.CutPrefix(fix, status.CommandIndent); ok {
-			fmt.Fprintf(b, "%s      %s\n", margin, line)
-		} else {
-			wrap(b, margin+"  - ", fix)
-		}
-	}
-}
-
-// width is that of the text, in characters: a page of man has less, a line of the documentation a little more.
-const width = 118
-
-// wrap writes words behind first, and goes on below them.
-func wrap(b *strings.Builder, first, text string) {
-	b.WriteString(printable.Hang(first, text, width) + "\n")
 }
 
 // verdict sums it up.
@@ -257,8 +261,9 @@ func (r *Report) verdict() string {
 			parts = append(parts, printable.Count(found[s], s))
 		}
 	}
-	if len(parts) == 0 {
-		return "Nothing is wrong, as far as was checked."
+	text := "Nothing is wrong, as far as was checked"
+	if len(parts) > 0 {
+		text = "Found " + printable.List(parts)
 	}
-	return "Found " + printable.List(parts) + "."
+	return fmt.Sprintf("%s; ok: %d, not checked: %d.", text, found[severityOK], len(r.Skipped))
 }

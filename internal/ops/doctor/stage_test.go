@@ -183,6 +183,12 @@ func lease(ip, mac string) string {
 	return "{\n\tname=vm\n\tip_address=" + ip + "\n\thw_address=1," + mac + "\n\tidentifier=1," + mac + "\n\tlease=0x77777777\n}\n"
 }
 
+// duidLease is one of a guest that names itself by a DUID, as tart's FAQ has it of Ubuntu.
+func duidLease(ip string) string {
+	const id = "ff,f1:f5:dd:7f:0:2:0:0:ab:11:cb:fb:30:b0:97:b6:3a:67"
+	return "{\n\tname=ubuntu\n\tip_address=" + ip + "\n\thw_address=" + id + "\n\tidentifier=" + id + "\n\tlease=0x77777777\n}\n"
+}
+
 // ofLima is a file of Lima's as package find's tests have it: networks.yaml, or what limactl sudoers makes of that.
 func ofLima(file string) string {
 	b, err := os.ReadFile(filepath.Join("../find/testdata", file))

@@ -413,3 +413,25 @@ func FuzzPrograms(f *testing.F) {
 		require.NoError(t, v.WriteText(&bytes.Buffer{}, v.Moves("p"), 80), fmt.Sprint(v))
 	})
 }
+
+// TestWidths: lines fit, but for commands and long words, no word is cut, and what is broken of a comment is a comment.
+func TestWidths(t *testing.T) {
+	s := staged(trees["lima-homebrew"].build(t))
+	v := Look(t.Context(), s)
+	var all []string
+	for _, width := range []int{1 << 20, 40, 80, 200} {
+		var b bytes.Buffer
+		require.NoError(t, v.WriteText(&b, v.Moves(s.Program), width))
+		words := strings.Fields(strings.ReplaceAll("\n"+b.String(), "\n# ", "\n"))
+		if all == nil {
+			all = words
+		}
+		assert.Equal(t, all, words, "%d", width)
+		rows, commands, _ := strings.Cut(b.String(), "\n\n")
+		for _, line := range append(strings.Split(rows, "\n"), strings.Split(commands, "\n")...) {
+			text, comment := strings.CutPrefix(line, "# ")
+			row := strings.Contains(rows, line)
+			assert.True(t, len(line) <= width || !comment && !row || len(strings.Fields(text)) <= 2, "%d: %s", width, line)
+		}
+	}
+}
