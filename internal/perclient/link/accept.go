@@ -66,8 +66,8 @@ func AcceptWaiting(ln *net.UnixListener, handle func(*net.UnixConn)) {
 	for {
 		waits := false
 		_ = raw.Control(func(fd uintptr) {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(backlogPause.Milliseconds()))
-			waits = err == nil && n == 1
+			n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(backlogPause.Milliseconds()))
+			waits = n == 1
 		})
 		if !waits {
 			return

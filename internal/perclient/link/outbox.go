@@ -152,7 +152,6 @@ func (o *Outbox) lose(frames, size int) {
 func (o *Outbox) Attach(st Stats) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stats = Stats{}
 	o.stats.Add(st)
 	o.wake()
 }

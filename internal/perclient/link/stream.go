@@ -83,7 +83,6 @@ func (s *stream) acquire() (err error) {
 		return nil
 	}
 	if s.buf, err = readBufs.get(); err != nil {
-		s.buf = nil
 		return fmt.Errorf("%w: %w", errNoMemory, err)
 	}
 	return nil
