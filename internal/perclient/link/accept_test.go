@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,8 +27,17 @@ func listen(t *testing.T) (*net.UnixListener, string) {
 	return ln, path
 }
 
+// knock is a client that comes and leaves.
+func knock(t *testing.T, path string) {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
+
 func TestAcceptWaiting(t *testing.T) {
 	ln, path := listen(t)
+	require.NoError(t, ln.SetDeadline(Past)) // as Accept leaves it
 	const n = 20
 	var clients []net.Conn
 	for range n {
@@ -48,6 +58,23 @@ func TestAcceptWaiting(t *testing.T) {
 	}
 }
 
+// TestAcceptWaitingEnds: it neither waits for what does not come, nor goes on for ever.
+func TestAcceptWaitingEnds(t *testing.T) {
+	ln, path := listen(t)
+	inTime(t, func(t *testing.T) bool {
+		began := time.Now()
+		AcceptWaiting(ln, func(*net.UnixConn) { assert.Fail(t, "nothing came") })
+		return time.Since(began) < backlogMax
+	})
+	began := time.Now()
+	knock(t, path)
+	AcceptWaiting(ln, func(c *net.UnixConn) {
+		require.NoError(t, c.Close())
+		require.Less(t, time.Since(began), 20*time.Second, "there is always one more")
+		knock(t, path)
+	})
+}
+
 func TestAcceptEnds(t *testing.T) {
 	for name, end := range map[string]func(*net.UnixListener, context.CancelFunc){
 		"by the context":       func(_ *net.UnixListener, cancel context.CancelFunc) { cancel() },
@@ -58,12 +85,14 @@ func TestAcceptEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var wg sync.WaitGroup
-			wg.Go(func() { Accept(ctx, ln, func(*net.UnixConn) {}, slog.New(slog.DiscardHandler)) })
+			var logged strings.Builder
+			wg.Go(func() { Accept(ctx, ln, func(*net.UnixConn) {}, slog.New(slog.NewTextHandler(&logged, nil))) })
 			time.Sleep(10 * time.Millisecond)
 			began := time.Now()
 			end(ln, cancel)
 			wg.Wait()
 			assert.Less(t, time.Since(began), 20*time.Second, "it waits for a client")
+			assert.Empty(t, logged.String(), "an end is no failure")
 		})
 	}
 }
@@ -73,16 +102,11 @@ func TestAcceptEndsUnderAFlood(t *testing.T) {
 	ln, path := listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	knock := func() {
-		c, err := net.Dial("unix", path)
-		require.NoError(t, err)
-		require.NoError(t, c.Close())
-	}
-	knock()
+	knock(t, path)
 	accepted := 0
 	Accept(ctx, ln, func(c *net.UnixConn) {
 		_ = c.Close()
-		knock()
+		knock(t, path)
 		switch accepted++; accepted {
 		case 10:
 			cancel()
@@ -110,7 +134,10 @@ func TestAcceptSurvivesRunningOutOfDescriptors(t *testing.T) {
 	require.NoError(t, unix.Close(probe))
 	low := unix.Rlimit{Cur: uint64(probe), Max: old.Max}
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
-	wg.Go(func() { Accept(ctx, ln, func(c *net.UnixConn) { got <- c }, slog.New(slog.DiscardHandler)) })
+	var logged strings.Builder
+	wg.Go(func() {
+		Accept(ctx, ln, func(c *net.UnixConn) { got <- c }, slog.New(slog.NewTextHandler(&logged, nil)))
+	})
 	connErr := unix.Connect(client, &unix.SockaddrUnix{Name: path})
 	time.Sleep(50 * time.Millisecond)
 	starved := len(got) == 0
@@ -126,6 +153,7 @@ func TestAcceptSurvivesRunningOutOfDescriptors(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
+	assert.Contains(t, logged.String(), "trying again")
 }
 
 // TestAcceptLeavesTheBacklog: a connection that waits at the end is served by the next loop.

@@ -243,14 +243,18 @@ func TestRestOfACutFrame(t *testing.T) {
 }
 
 func TestDeliverToAClientThatLeft(t *testing.T) {
-	s, client := newStream(t)
-	require.NoError(t, client.Close())
-	s.Deliver(numbered(0, 3, 100))
-	assert.Equal(t, uint64(3), s.Stats().DropClosed)
-	assert.ErrorIs(t, s.Run(&collector{}), io.EOF)
-	require.NoError(t, s.Close())
-	s.Deliver(numbered(0, 2, 100))
-	assert.Equal(t, uint64(5), s.Stats().DropClosed)
+	for name, unread := range map[string]int{"all read": 0, "a frame unread, which is a reset": 1} {
+		s, client := newStream(t)
+		s.Deliver(numbered(0, unread, 100))
+		require.NoError(t, client.Close())
+		s.Deliver(numbered(0, 3, 100))
+		assert.Equal(t, uint64(3), s.Stats().DropClosed)
+		assert.Equal(t, io.EOF, s.Run(&collector{}), name)
+		require.NoError(t, s.Close())
+		require.NoError(t, s.Close())
+		s.Deliver(numbered(0, 2, 100))
+		assert.Equal(t, uint64(5), s.Stats().DropClosed)
+	}
 }
 
 // inTime calls try until it says that it is content, for it measures times, which a busy machine makes longer.
@@ -287,7 +291,9 @@ func waitsForABlockedWriter(t *testing.T) (told bool) {
 			last = now
 		}
 	}()
-	r.Shutdown(DrainStop)
+	sched := DrainStop
+	sched.Settle = 0 // it would count as silence
+	r.Shutdown(sched)
 	assert.ErrorIs(t, r.wait(t), ErrShutdown)
 	over := time.Now()
 	<-done
@@ -383,6 +389,8 @@ func drainsAfterAPanic(t *testing.T) bool {
 	time.Sleep(50 * time.Millisecond) // more than a buffer is there
 	assert.Panics(t, func() { _ = s.Run(panicking{}) })
 	s.Drain()
+	s.Deliver(numbered(0, 1, 100))
+	assert.EqualValues(t, 1, s.Stats().DropClosed)
 	err := <-wrote // none: everything was read
 	require.NoError(t, s.Close())
 	_, end := client.Read(make([]byte, 1)) // no reset
@@ -395,9 +403,98 @@ func TestDrainAfterItsTime(t *testing.T) {
 	_, err := client.Write(numbered(0, 50, 1514).Bytes())
 	require.NoError(t, err)
 	s.Shutdown(DrainSchedule{Hard: time.Nanosecond})
-	require.NoError(t, s.conn.SetReadDeadline(time.Unix(1, 0)))
-	_ = s.Run(&collector{})
+	s.Deliver(numbered(0, 2, 100))
+	assert.EqualValues(t, 2, s.Stats().DropClosed, "from the shutdown on")
+	s.Interrupt()
+	var c collector
+	assert.ErrorIs(t, s.Run(&c), ErrShutdown, "that came first")
+	assert.Empty(t, c.got())
 	require.NoError(t, s.Close())
 	_, err = client.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF, "what was there was read, so this is no reset")
+}
+
+// feeding is a Handler whose client sends a frame for each that came, so that there is always one more, and that calls f at the tenth.
+type feeding struct {
+	client *net.UnixConn
+	more   []byte
+	n      int
+	f      func()
+}
+
+func (h *feeding) Frames(frame.Batch) {
+	if h.n++; h.n == 10 {
+		h.f()
+	}
+	if h.n < 1000 { // else the link has not ended, and the test fails
+		_, _ = h.client.Write(h.more)
+	}
+}
+
+// TestRunEndsUnderAFlood: a client that never pauses does not keep its link, and one that loses the framing just then is told from others.
+func TestRunEndsUnderAFlood(t *testing.T) {
+	broken := errors.New("made by the test")
+	one := numbered(0, 1, 100).Bytes()
+	lost := append(numbered(0, 10, 100).Bytes(), "AAAA"...)
+	for name, c := range map[string]struct {
+		end         func(*stream)
+		first, more []byte
+		want        error
+		most        int // frames
+	}{
+		"interrupted":                      {(*stream).Interrupt, one, one, ErrDetached, 10},
+		"shut down":                        {func(s *stream) { s.Shutdown(DrainOne) }, one, one, ErrShutdown, 10},
+		"a send failed":                    {func(s *stream) { s.fail(broken) }, one, one, broken, 10 + lastReads},
+		"interrupted, and framing is lost": {(*stream).Interrupt, lost, nil, frame.ErrTooLong, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, client := newStream(t)
+			h := &feeding{client: client, more: c.more, f: func() { c.end(s) }}
+			_, err := client.Write(c.first)
+			require.NoError(t, err)
+			assert.ErrorIs(t, s.Run(h), c.want)
+			assert.LessOrEqual(t, h.n, c.most)
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+func TestGone(t *testing.T) {
+	leave := func(_ *stream, c *net.UnixConn) { _ = c.Close() }
+	for name, what := range map[string]func(*stream, *net.UnixConn){
+		"it has left":              leave,
+		"it left something unread": func(s *stream, c *net.UnixConn) { s.Deliver(numbered(0, 1, 100)); leave(s, c) },
+		"the link is closed":       func(s *stream, _ *net.UnixConn) { _ = s.Close() },
+	} {
+		s, client := newStream(t)
+		_, err := client.Write([]byte{0})
+		require.NoError(t, err)
+		assert.False(t, s.Gone(), name)
+		_, err = s.conn.Read(make([]byte, 1))
+		require.NoError(t, err)
+		assert.False(t, s.Gone(), name)
+		what(s, client)
+		assert.True(t, s.Gone(), name)
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestCloseWhileTheClientIsBehind waits for nothing, and drops what waited.
+func TestCloseWhileTheClientIsBehind(t *testing.T) {
+	daemon, _ := pair(t)
+	s, err := NewStream(daemon, StreamOptions{})
+	require.NoError(t, err)
+	for s.Stats().Queued == 0 {
+		s.Deliver(numbered(0, 10, 1514))
+	}
+	stalls(t, s.Stats, 10*time.Millisecond) // the drainer waits
+	began := time.Now()
+	require.NoError(t, s.conn.SetWriteDeadline(began.Add(20*time.Millisecond)))
+	WaitWritable(s.rc)
+	assert.GreaterOrEqual(t, time.Since(began), 20*time.Millisecond, "there is no room")
+	require.NoError(t, s.conn.SetWriteDeadline(time.Time{}))
+	require.NoError(t, s.Close())
+	assert.Zero(t, s.Stats().Queued)
+	_, err = NewStream(daemon, StreamOptions{})
+	assert.ErrorIs(t, err, net.ErrClosed)
 }
