@@ -79,7 +79,7 @@ var imports = map[string][]string{
 	"internal/daemon": {
 		"internal/compat", "internal/daemon/control", "internal/daemon/handover", "internal/daemon/inherit", "internal/daemon/rundir",
 		"internal/darwinapi", "internal/frame", "internal/gateway", "internal/hostfs", "internal/network", "internal/network/usernet", "internal/network/vmnet",
-		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health",
+		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health", "internal/ops/web",
 		"internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture", "internal/perclient/dgram",
 		"internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state", "internal/status",
 	},
@@ -98,6 +98,7 @@ var imports = map[string][]string{
 	"internal/ops/health":   {"internal/ops/freenet", "internal/perclient/watch", "internal/printable", "internal/status"},
 	"internal/ops/selftest": {"internal/frame", "internal/network", "internal/testing/fakeguest"},
 	"internal/ops/setup":    {"internal/compat", "internal/hostfs", "internal/ops/find", "internal/printable"},
+	"internal/ops/web":      {},
 	// Testing.
 	"internal/testing/fakeguest": {"internal/frame", "internal/network"},
 	"internal/testing/vnettest":  {"internal/frame", "internal/network", "internal/perclient/passfd/proto", "internal/testing/fakeguest"},
@@ -105,7 +106,7 @@ var imports = map[string][]string{
 	"cmd/socket_vmnet2": {
 		"internal/compat", "internal/daemon", "internal/daemon/control", "internal/daemon/lowfd", "internal/gateway",
 		"internal/hostfs", "internal/network", "internal/ops/doctor", "internal/ops/find", "internal/ops/freenet", "internal/ops/selftest",
-		"internal/ops/setup", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
+		"internal/ops/setup", "internal/ops/web", "internal/perclient/capture", "internal/perclient/passfd/proto", "internal/printable", "internal/status",
 	},
 	"cmd/socket_vmnet_client": {"internal/daemon/lowfd", "internal/hostfs", "internal/perclient/passfd/proto"},
 	"cmd/vmnet-helper":        {"internal/compat", "internal/hostfs", "internal/perclient/passfd/proto"},
@@ -210,6 +211,7 @@ var skips = map[string]string{
 	"internal/perclient/passfd/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
 	"test/formula/formula_test.go: newBrew":                                      "ruby, which test/e2e/setup.sh gets",
 	"test/cbuild/cbuild.go: Must":                                                "gcc, for the simulator, the loader and what measures",
+	"test/docs/status_web_test.go: chromium":                                     "chromium, which test/e2e/setup.sh gets",
 	"test/e2e/capture_test.go: tshark":                                           "tshark, which test/e2e/setup.sh gets",
 	"test/lab/labtest/labtest.go: NewLab":                                        "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
 }

@@ -40,6 +40,7 @@ the list of processes.`,
 			compat.Checked("interval", "`SECONDS` the time between two looks of --watch (default: 1)", v.setInterval),
 			&cli.BoolFlag{Name: "hosts", Usage: "print lines for /etc/hosts, with the guests' names and addresses"},
 			&cli.BoolFlag{Name: "wide", Usage: "print all columns, however narrow the terminal"},
+			&cli.BoolFlag{Name: "web", Usage: "show one daemon on a page for a browser of this host, whose address is printed, until interrupted"},
 		},
 		Description: `On a terminal as much is shown as it is wide. Otherwise all columns are, in this order, without colours, and no cell has a
 blank: ID, NAME (what the client or its guest calls itself), PROTO, PEER (user, process, program), MAC, IP, STATE, AGE,
@@ -67,6 +68,8 @@ func (v *viewer) setInterval(text string) error {
 
 func (v *viewer) statusAction(c *cli.Context, env compat.IO) (int, error) {
 	switch {
+	case c.Bool("web"):
+		return v.web(c)
 	case c.IsSet("interval") && !c.Bool("watch"):
 		return 1, errUsage{errors.New("--interval goes with --watch")}
 	case c.Bool("hosts") && (c.Bool("json") || c.Bool("watch")):

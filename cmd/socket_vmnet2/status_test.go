@@ -39,6 +39,7 @@ func TestUsageErrors(t *testing.T) {
 		{"status", "--interval=x", "--interval=x is no number of seconds from 0.1 to 86400"},
 		{"status", "--hosts --json", "--hosts goes with neither --json nor --watch"},
 		{"status", "--interval=1 /s", "--interval goes with --watch"},
+		{"status", "--web --json /s", "--web goes with no other option"},
 		{"clients", "--watch", "unknown option --watch"},
 		{"kick", "", "no CLIENT"},
 		{"kick", "1 --json", "unknown option --json"},
