@@ -81,6 +81,7 @@ func (s *settings) ownDaemon() []cli.Flag {
 		Checked("allow-uid", "`UID` serve this user's datagram sockets, by number or name, where they would be refused\nroot's need it, too; may be given several times", s.addAllowUID),
 		Checked("metrics-listen", "`ADDR:PORT` tell Prometheus what happens at http://ADDR:PORT/metrics, as in \"127.0.0.1:9105\"", s.setMetricsListen),
 		on("metrics-anywhere", "let ADDR be one that other hosts reach; there is no password", &s.MetricsAnywhere),
+		on("metrics-page", "show all that status tells on a page at http://ADDR:PORT/, too; there is no password", &s.MetricsPage),
 		oneOf("log-format", "`(plain|text|json)` form of the log: socket_vmnet's own, or with times, as key=value or JSON\n(default: plain)", &s.LogFormat),
 		oneOf("log-level", "`(debug|info|warn|error)` what is logged, and what is worse (default: info)\nDEBUG in the environment means debug", &s.LogLevel),
 		on("list-interfaces", "print the interfaces that mode \"bridged\" can use, and end; needs no SOCKET", &s.ListInterfaces),

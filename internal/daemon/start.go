@@ -4,9 +4,11 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"runtime"
 	"syscall"
@@ -19,6 +21,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/web"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 )
@@ -190,7 +193,13 @@ func (d *daemon) openMetrics() (err error) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
 		d.cfg.MetricsListen = a.AddrPort()
 	}
-	d.web = append(d.web, control.NewHTTP(health.MetricsAlone(health.Metrics(d.describe, d.log), d.cfg.MetricsAnywhere), metricsTime, d.log, ln))
+	var page http.Handler
+	if d.cfg.MetricsPage {
+		page = web.Page(func(context.Context) (json.RawMessage, error) { return json.Marshal(d.describe()) })
+		d.log.Info("a page shows the status", "url", fmt.Sprintf("http://%s/", ln.Addr()))
+	}
+	h := health.MetricsAlone(health.Metrics(d.describe, d.log), page, d.cfg.MetricsAnywhere)
+	d.web = append(d.web, control.NewHTTP(h, metricsTime, d.log, ln))
 	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), health.MetricsPath))
 	return nil
 }

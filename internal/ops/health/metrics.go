@@ -118,14 +118,17 @@ func ListenMetrics(at netip.AddrPort) (*net.TCPListener, error) {
 	return nil, fmt.Errorf("listen for metrics at %s: %s%w", at, why, err)
 }
 
-// MetricsAlone has the metrics, which h answers with, be all that there is at a port: a program that connects to it can read and change nothing
-// else. With anyHost it is not looked at what name it is asked by.
-func MetricsAlone(h http.Handler, anyHost bool) http.Handler {
+// MetricsAlone has the metrics, which h answers with, be all that there is at a port beside page, which may be nil: a program that
+// connects to it can read and change nothing else. With anyHost it is not looked at what name it is asked by.
+func MetricsAlone(h, page http.Handler, anyHost bool) http.Handler {
+	if page == nil {
+		page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "there is only "+MetricsPath+" here", http.StatusNotFound)
+		})
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+MetricsPath, h)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "there is only "+MetricsPath+" here", http.StatusNotFound)
-	})
+	mux.Handle("/", page)
 	if anyHost {
 		return mux
 	}

@@ -216,7 +216,7 @@ func TestAlone(t *testing.T) {
 	} {
 		req, rec := httptest.NewRequest(tt.method, tt.path, nil), httptest.NewRecorder()
 		req.Host = tt.host
-		MetricsAlone(Metrics(full, slog.New(slog.DiscardHandler)), tt.anyHost).ServeHTTP(rec, req)
+		MetricsAlone(Metrics(full, slog.New(slog.DiscardHandler)), nil, tt.anyHost).ServeHTTP(rec, req)
 		assert.Equal(t, tt.want, rec.Code, "%v", tt)
 		assert.Equal(t, tt.want == http.StatusOK, strings.Contains(rec.Body.String(), "socket_vmnet2_clients 1"), "%v", tt)
 	}
