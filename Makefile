@@ -188,6 +188,11 @@ lint.text: test.setup
 manual:
 	$(GO) test -count=1 -run 'TestManual$$' ./cmd/socket_vmnet2 -args -update
 
+# The picture of docs/status.md, by Chromium.
+.PHONY: screenshot
+screenshot:
+	$(GO) test -count=1 -run 'TestStatusWeb$$' ./test/docs -args -update
+
 # The figures as JSON, and the page of tables that is made from it.
 FIGURES ?= docs/performance/figures
 .PHONY: bench

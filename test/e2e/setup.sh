@@ -3,7 +3,7 @@
 #
 # setup.sh: get what the demo and the tests need besides Go.
 #
-#   setup.sh tools   what `make check` and the tests without virtual machines need: linters, shells, the checkers of what is installed
+#   setup.sh tools   what `make check` and the tests without virtual machines need: linters, shells, the checkers of what is installed, a browser
 #   setup.sh guest   what `make demo` needs: QEMU, a guest kernel with its virtio modules, busybox
 #   setup.sh all     all that and what else the tests need: an iPXE image, QEMU 9.2 or newer, User Mode Linux and DHCP clients
 #
@@ -66,6 +66,7 @@ missing_tools() {
 	have visudo || [ -x /usr/sbin/visudo ] || echo sudo
 	have systemd-analyze || echo systemd
 	have ip || echo iproute2
+	have chromium || echo chromium
 }
 
 # missing_packages prints the Debian packages that are needed and not there.
