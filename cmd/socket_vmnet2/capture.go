@@ -29,7 +29,7 @@ func captureCommand(env compat.IO) *cli.Command {
 		Usage: `Shows the frames of a running daemon's clients, or writes them in the format pcapng, which Wireshark, tshark and tcpdump read.
 The clients notice nothing: frames that cannot be kept are left out and counted. It needs to be called by root or the
 daemon's user, and goes on until it is interrupted.`,
-		ArgsUsage: "[FILTER]...",
+		ArgsUsage: "[FILTER]... [SOCKET]",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "client", Usage: "`CLIENT` of this client only: its number, name, Ethernet or IP address, as socket_vmnet2 clients shows them. May be given several times. Otherwise it is all clients, also those that connect later"},
 			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Usage: "`FILE` write pcapng to FILE, which must not exist; - is the standard output, also for a FIFO or a device. Otherwise print a line for each frame"},
@@ -45,11 +45,12 @@ daemon's user, and goes on until it is interrupted.`,
 				}
 				return nil
 			}, "c"),
-			&cli.StringFlag{Name: "socket", Usage: "`SOCKET` of the daemon at SOCKET, where several run"},
 		},
 		Description: `FILTER is in the syntax of tcpdump, see pcap-filter(7). tcpdump compiles it; without it only simple filters are understood.
 "capture -w - | tcpdump -nr -" tells more of each frame. Each client is an interface in the file. A frame that one client
 sends to another is there twice, once at each.
+
+SOCKET has a slash in it, or is a socket or directory that is there. It may be left out where one daemon alone runs.
 
 Exit code: 0 it was interrupted, the reader has gone or the count is reached, 1 anything else, with what was captured in FILE`,
 		Action: func(c *cli.Context) error { return captureAction(c, q, env) },
@@ -69,14 +70,11 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 	}
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if q.Filter, err = captureFilter(ctx, c.Args().Slice()); err != nil {
+	words, socket := splitSocket(c.Args().Slice())
+	if q.Filter, err = captureFilter(ctx, words); err != nil {
 		return err
 	}
-	var sockets []string
-	if c.IsSet("socket") {
-		sockets = []string{c.String("socket")}
-	}
-	d, err := theDaemon(sockets)
+	d, err := theDaemon(socket)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (p *process) capture(t *testing.T, args ...string) *process {
 
 func (p *process) tryCapture(t *testing.T, args ...string) *process {
 	t.Helper()
-	return runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), append([]string{"capture", "--socket=" + p.sock}, args...)...), p.sock)
+	return runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), append(append([]string{"capture"}, args...), p.sock)...), p.sock)
 }
 
 // interrupt ends it as a user does.

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +40,7 @@ the list of processes.`,
 			&cli.BoolFlag{Name: "watch", Usage: "show it again each second, with rates, until interrupted. A daemon that ends is waited for"},
 			compat.Checked("interval", "`SECONDS` the time between two looks of --watch (default: 1)", v.setInterval),
 			&cli.BoolFlag{Name: "hosts", Usage: "print lines for /etc/hosts, with the guests' names and addresses"},
+			&cli.BoolFlag{Name: "sockets", Usage: "print the sockets of the daemons that are found, a line each, and ask none"},
 			&cli.BoolFlag{Name: "wide", Usage: "print all columns, however narrow the terminal"},
 			&cli.BoolFlag{Name: "web", Usage: "show one daemon on a page for a browser of this host, whose address is printed, until interrupted"},
 		},
@@ -74,6 +76,12 @@ func (v *viewer) statusAction(c *cli.Context, env compat.IO) (int, error) {
 		return 1, errUsage{errors.New("--interval goes with --watch")}
 	case c.Bool("hosts") && (c.Bool("json") || c.Bool("watch")):
 		return 1, errUsage{errors.New("--hosts goes with neither --json nor --watch")}
+	case c.Bool("sockets"):
+		all, err := theDaemons(c.Args().Slice())
+		if err == nil {
+			err = v.write([]byte(strings.Join(append(socketsOf(all), ""), "\n")))
+		}
+		return 0, err
 	case c.Bool("hosts"):
 		v.text = func(s *status.Status, _ status.View) string { return s.Hosts() }
 	}
@@ -86,6 +94,7 @@ type viewer struct {
 	screen screen
 	what   string // that is asked for, for --json; the text is made of the whole status
 	text   func(*status.Status, status.View) string
+	titled bool // text does not tell whose it is
 	json   bool
 	wide   bool
 	every  time.Duration
@@ -153,6 +162,9 @@ func (v *viewer) page(looks []glance) []byte {
 		default:
 			if b.Len() > 0 {
 				b.WriteByte('\n')
+			}
+			if v.titled && len(looks) > 1 {
+				b.WriteString(nameOf(l.daemon) + ":\n")
 			}
 			o := v.screen.options(v.wide)
 			o.Before = l.before

@@ -45,7 +45,7 @@ func TestUsageErrors(t *testing.T) {
 		{"kick", "1 --json", "unknown option --json"},
 		{"log-level", "debug s", `"s" is no SOCKET: that is given by its path, such as ./s`},
 		{"log-level", "debug /s /t", `log-level takes [LEVEL] [SOCKET], not "/t" as well`},
-		{"upgrade", "", "no SOCKET"},
+		{"capture", "--socket=/s", "unknown option --socket"},
 		{"upgrade", "--timeout /s", "no time, such as 10s"},
 		{"upgrade", "--timeout=-1s /s", "--timeout=-1s is no time, such as 10s"},
 		{"help", "status kick", `help takes [COMMAND], not "kick" as well`},
@@ -97,7 +97,7 @@ func TestAsked(t *testing.T) {
 	assert.Zero(t, code, stderr)
 	assert.Empty(t, stderr)
 	assert.Contains(t, stdout, "socket_vmnet2 "+compat.Version+" at "+p.sock+"\n")
-	assert.Regexp(t, `\nclients   2 of 256, [1-9][0-9]* since the start`, stdout)
+	assert.Regexp(t, `\nclients   2 of 256; since start: [1-9][0-9]* connects`, stdout)
 	assert.Contains(t, stdout, "  02:00:00:00:00:a1  ")
 	_, table, _ := call("clients", p.sock)
 	assert.Len(t, strings.Split(table, "\n"), 4)
@@ -133,7 +133,7 @@ func TestAsked(t *testing.T) {
 	assert.Equal(t, 1, code)
 	assert.Empty(t, stdout, "no client is disconnected by half a command")
 	assert.Contains(t, stderr, "no client none is connected")
-	code, stdout, stderr = call("kick", "02:00:00:00:00:A1", fmt.Sprint(s.Clients[0].ID), p.sock)
+	code, stdout, stderr = call("kick", p.sock, "02:00:00:00:00:A1", fmt.Sprint(s.Clients[0].ID))
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, fmt.Sprintf("disconnected: client %d, 02:00:00:00:00:a1\n", s.Clients[0].ID), stdout)
 	tk.a.ended()
@@ -259,7 +259,7 @@ func TestDiscovery(t *testing.T) {
 	finds := func(sockets ...string) { machine = someDaemons(sockets) }
 
 	finds()
-	for _, args := range [][]string{{"status"}, {"clients"}, {"kick", "1"}, {"log-level"}} {
+	for _, args := range [][]string{{"status"}, {"clients"}, {"clients", "--names"}, {"status", "--sockets"}, {"kick", "1"}, {"log-level"}, {"upgrade"}, {"capture"}} {
 		code, stdout, stderr := call(args[0], args[1:]...)
 		assert.Equal(t, 1, code)
 		assert.Empty(t, stdout)
@@ -268,6 +268,9 @@ func TestDiscovery(t *testing.T) {
 	handlers := map[string]http.HandlerFunc{
 		"GET /v1/status":    says(status.Status{Daemon: status.Daemon{Socket: "here"}}),
 		"GET /v1/log-level": says(control.Level{Level: "info"}),
+		"GET /v1/clients": says(control.Clients{Clients: []status.Client{
+			{ID: 2, Hostname: "vm1"}, {ID: 3, Name: "vm"}, {ID: 4, Name: "vm"}, {ID: 5, Name: "17"}, {ID: 6, Name: "$(x) y"},
+		}}),
 	}
 	a, b := newFakeDaemon(t, handlers), newFakeDaemon(t, handlers)
 	listen := func(socket string) {
@@ -288,7 +291,15 @@ func TestDiscovery(t *testing.T) {
 	code, stdout, _ = call("status")
 	assert.Zero(t, code)
 	assert.Equal(t, 2, strings.Count(stdout, " at here\n"))
-	for _, args := range [][]string{{"kick", "1"}, {"log-level"}} {
+	_, stdout, _ = call("clients")
+	first, second, _ := strings.Cut(stdout, "\n\n")
+	assert.True(t, strings.HasPrefix(first, min(a.socket, b.socket)+":\n"), "each table has a title: %s", stdout)
+	assert.True(t, strings.HasPrefix(second, max(a.socket, b.socket)+":\n"), stdout)
+	_, stdout, _ = call("status", "--sockets")
+	assert.Equal(t, min(a.socket, b.socket)+"\n"+max(a.socket, b.socket)+"\n", stdout)
+	_, stdout, _ = call("clients", "--names")
+	assert.Equal(t, "vm1\n3\n4\n5\n6\nvm1\n3\n4\n5\n6\n", stdout, "3 and 4 are one name, 5 could be a number, 6 is no word")
+	for _, args := range [][]string{{"kick", "1"}, {"log-level"}, {"upgrade"}, {"capture"}} {
 		code, _, stderr = call(args[0], args[1:]...)
 		assert.Equal(t, 1, code)
 		assert.Contains(t, stderr, "several daemons run, name the SOCKET of one: ")
@@ -305,6 +316,69 @@ func TestDiscovery(t *testing.T) {
 	code, _, stderr = call("status", old)
 	assert.Equal(t, 1, code)
 	assert.Contains(t, stderr, "ERROR| "+old+": socket_vmnet serves it (process 5")
+}
+
+// TestSplitSocket: SOCKET is behind what a command is about, or in front of it.
+func TestSplitSocket(t *testing.T) {
+	d := newFakeDaemon(t, nil)
+	t.Chdir(filepath.Dir(d.socket))
+	require.NoError(t, os.Mkdir("vm1", 0o700)) // no directory of a daemon
+	for _, c := range []struct{ args, rest, socket string }{
+		{"", "", ""},
+		{"3", "3", ""},
+		{"/s", "", "/s"},
+		{"3 ./s", "3", "./s"},
+		{"/s 3", "3", "/s"},
+		{"3 s.d", "3", "s.d"},
+		{"vm1", "vm1", ""},
+		{"3 vm1", "3 vm1", ""},
+		{"s.d/control", "", "s.d/control"},
+		{"debug /s /t", "debug /s", "/t"},
+		{"net 192.168.105.0/24", "net 192.168.105.0/24", ""},
+		{"net fd00::/8", "net fd00::/8", ""},
+		{"/s net 10/8", "net 10/8", "/s"},
+	} {
+		rest, socket := splitSocket(strings.Fields(c.args))
+		assert.Equal(t, c.rest, strings.Join(rest, " "), c.args)
+		assert.Equal(t, c.socket, strings.Join(socket, " "), c.args)
+	}
+}
+
+// TestKickTells: which process a client is decides what is said of it.
+func TestKickTells(t *testing.T) {
+	real := machine
+	defer func() { machine = real }()
+	machine = someDaemons(nil, find.Process{PID: 5, Args: []string{"qemu", "-netdev", "stream,reconnect=1"}}, find.Process{PID: 6, Args: []string{"qemu"}})
+	qemu := func(id uint64, pid int) status.Client {
+		return status.Client{ID: id, Hostname: fmt.Sprint("vm", id), Peer: status.Peer{PID: pid, Command: "qemu-system-x86"}}
+	}
+	d := newFakeDaemon(t, map[string]http.HandlerFunc{
+		"GET /v1/status": says(status.Status{Clients: []status.Client{qemu(1, 5), qemu(2, 6), qemu(3, 0)}}), "DELETE /v1/clients/{id}": says("{}"),
+	})
+	code, stdout, stderr := call("kick", "vm1", "2", "vm3", d.socket)
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "disconnected: client 1, vm1; it connects again by itself\n"+
+		"disconnected: client 2, vm2; its VM has no network until it is started again\ndisconnected: client 3, vm3\n", stdout)
+}
+
+// TestComesBack: what kick says of a client, by its program and that one's command line.
+func TestComesBack(t *testing.T) {
+	const again, gone = "it connects again by itself", "its VM has no network until it is started again"
+	for _, c := range []struct{ program, args, want string }{
+		{"qemu-system-x86", "qemu -netdev stream,id=n0,addr.path=/s,reconnect=1", again},
+		{"qemu-system-x86", `qemu -netdev {"type":"stream","reconnect-ms":500}`, again},
+		{"qemu-system-x86", "qemu -netdev stream,id=n0,addr.path=/s", gone},
+		{"qemu-system-x86", "qemu -netdev socket,id=n0,fd=3 -chardev socket,id=c,reconnect=1", gone},
+		{"qemu-system-x86", "", ""},
+		{"vfkit", "", gone},
+		{"krunkit", "krunkit", gone},
+		{"limactl", "limactl hostagent", gone},
+		{"python3", "python3 vm.py", ""},
+		{"", "", ""},
+	} {
+		got := comesBack(status.Client{Peer: status.Peer{Command: c.program}}, strings.Fields(c.args))
+		assert.Equal(t, c.want, got, "%s: %s", c.program, c.args)
+	}
 }
 
 func TestExplainDaemon(t *testing.T) {

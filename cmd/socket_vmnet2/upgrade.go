@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // upgradeTime is how long an upgrade may take: vmnet takes seconds at times to start a network again.
@@ -30,7 +33,7 @@ func upgradeCommand(env compat.IO) *cli.Command {
 		Usage: `Has the daemon at SOCKET go on as the program that is now installed at the path it was started from: the same process, and
 no client is disconnected. The new program is tried first, and the daemon goes on as it is if that fails. It needs to be
 called by root or the daemon's user.`,
-		ArgsUsage: "SOCKET",
+		ArgsUsage: "[SOCKET]",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "gateway", Usage: "start the embedded network's gateway anew as well, which ends the guests' connections to the outside"},
 			&cli.BoolFlag{Name: "json", Usage: "print the daemon's answer, a line of JSON, instead of text"},
@@ -41,7 +44,7 @@ called by root or the daemon's user.`,
 				return nil
 			}),
 		},
-		Description: `SOCKET may also be the directory that was given to the daemon with --runtime-dir.
+		Description: `SOCKET may be left out where one daemon alone runs. It may also be the directory that was given to the daemon with --runtime-dir.
 
 Exit code: 0 the daemon is the new program, 1 it is not, or does not tell`,
 		Action: func(c *cli.Context) error { return upgradeAction(c, timeout, env) },
@@ -70,15 +73,37 @@ func upgradeAction(c *cli.Context, timeout time.Duration, env compat.IO) error {
 		return fmt.Errorf("%s: the daemon answers something else: %w", nameOf(d), err)
 	}
 	if !c.Bool("json") {
-		_, err = io.WriteString(env.Stdout, upgradeReport(r))
+		_, err = io.WriteString(env.Stdout, upgradeReport(r, clientNames(c.Context, d)))
 	}
 	return err
 }
 
-// upgradeReport tells a person what happened.
-func upgradeReport(r control.Upgraded) string {
+// mostNames bounds the clients that a report names.
+const mostNames = 8
+
+// clientNames are the names of d's clients; none if it does not tell.
+func clientNames(ctx context.Context, d find.Daemon) (names []string) {
+	l := (&viewer{}).look(ctx, d)
+	for i := 0; l.err == nil && i < len(l.status.Clients); i++ {
+		if name := l.status.Clients[i].Called(); name != "" {
+			names = append(names, status.Clean(name))
+		}
+	}
+	if more := len(names) - mostNames; more > 0 {
+		names = append(names[:mostNames], fmt.Sprintf("%d more", more))
+	}
+	return names
+}
+
+// upgradeReport tells a person what happened. names are those of clients.
+func upgradeReport(r control.Upgraded, names []string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "upgraded from %s to %s (process %d): no frame for %s ms, ", r.From, r.To, r.PID, strconv.FormatFloat(r.Gap, 'f', -1, 64))
+	if r.From == r.To {
+		fmt.Fprintf(&b, "no new version is installed: started again as %s", r.To)
+	} else {
+		fmt.Fprintf(&b, "upgraded from %s to %s", r.From, r.To)
+	}
+	fmt.Fprintf(&b, " (process %d): no frame for %s ms, ", r.PID, strconv.FormatFloat(r.Gap, 'f', -1, 64))
 	sum, kinds := 0, []string{}
 	for _, kind := range slices.Sorted(maps.Keys(r.Clients)) {
 		if n := r.Clients[kind]; n > 0 {
@@ -89,7 +114,7 @@ func upgradeReport(r control.Upgraded) string {
 	if sum == 0 {
 		b.WriteString("there were no clients\n")
 	} else {
-		fmt.Fprintf(&b, "%s kept (%s)\n", printable.Count(sum, "client"), strings.Join(kinds, ", "))
+		fmt.Fprintf(&b, "%s kept (%s)%s\n", printable.Count(sum, "client"), strings.Join(kinds, ", "), printable.Behind(": ", strings.Join(names, ", ")))
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(&b, n)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
 // upgradesBy is a daemon whose answer to an upgrade is h's.
@@ -27,6 +29,7 @@ func TestUpgradeReport(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		result control.Upgraded
+		named  int // clients
 		want   string
 	}{
 		{
@@ -35,16 +38,31 @@ func TestUpgradeReport(t *testing.T) {
 				From: "v1", To: "v2", PID: 4711, Gap: 45.7, Clients: map[string]int{"stream": 2, "dgram": 1, "adopt": 0},
 				Notes: []string{"connections to the outside ended: it had ended"},
 			},
+			0,
 			"upgraded from v1 to v2 (process 4711): no frame for 45.7 ms, 3 clients kept (dgram: 1, stream: 2)\nconnections to the outside ended: it had ended\n",
 		},
 		{
 			"no clients",
 			control.Upgraded{From: "v1\x1b[2J", To: "v2"},
+			0,
 			"upgraded from v1?[2J to v2 (process 0): no frame for 0 ms, there were no clients\n",
+		},
+		{
+			"the same version, names",
+			control.Upgraded{From: "v1", To: "v1", PID: 1, Gap: 8.3, Clients: map[string]int{"stream": 10}},
+			9,
+			"no new version is installed: started again as v1 (process 1): no frame for 8.3 ms, 10 clients kept (stream: 10): " +
+				"vm1, vm2, vm3, vm4, vm5, vm6, vm7, vm8, 1 more\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			socket := upgradesBy(t, says(c.result))
+			clients := []status.Client{{ID: 1}}
+			for i := range c.named {
+				clients = append(clients, status.Client{Hostname: fmt.Sprint("vm", i+1)})
+			}
+			socket := newFakeDaemon(t, map[string]http.HandlerFunc{
+				"POST /v1/upgrade": says(c.result), "GET /v1/status": says(status.Status{Clients: clients}),
+			}).socket
 			code, stdout, stderr := call("upgrade", socket)
 			assert.Zero(t, code, stderr)
 			assert.Equal(t, c.want, stdout)

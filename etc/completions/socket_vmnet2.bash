@@ -7,11 +7,11 @@
 # _socket_vmnet2_options COMMAND prints its options. Those that take a value end with an equals sign.
 _socket_vmnet2_options() {
 	case $1 in
-	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --metrics-listen= --metrics-anywhere --metrics-page --log-format= --log-level= --list-interfaces --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version --socket-user= --socket-mode= --queue-size= --max-clients= --state-dir= --runtime-dir= --allow-uid= --metrics-listen= --metrics-anywhere --log-format= --log-level= --list-interfaces --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet') echo '--socket-group= --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --pidfile= --help --version' ;;
-	'socket_vmnet2 capture') echo '--client= --write= --snaplen= --count= --socket= --help' ;;
-	'socket_vmnet2 clients') echo '--json --wide --help' ;;
-	'socket_vmnet2 doctor') echo '--problems --json --root= --reach= --help' ;;
+	'socket_vmnet2 capture') echo '--client= --write= --snaplen= --count= --help' ;;
+	'socket_vmnet2 clients') echo '--json --names --wide --help' ;;
+	'socket_vmnet2 doctor') echo '--json --root= --reach= --help' ;;
 	'socket_vmnet2 exec') echo '--stream --dgram --fd= --mac= --name= --interface-id= --json= --help' ;;
 	'socket_vmnet2 help') echo '--help' ;;
 	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;
@@ -21,7 +21,7 @@ _socket_vmnet2_options() {
 	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
 	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 service') echo '--network= --interface= --name= --user --socket-activated --prefix= --dry-run --help' ;;
-	'socket_vmnet2 status') echo '--json --watch --interval= --hosts --wide --web --help' ;;
+	'socket_vmnet2 status') echo '--json --watch --interval= --hosts --sockets --wide --help' ;;
 	'socket_vmnet2 try') echo '--json --dir= --socket-group= --socket-user= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 upgrade') echo '--gateway --json --timeout= --help' ;;
 	'socket_vmnet2 version') echo '--json --help' ;;
@@ -35,7 +35,7 @@ _socket_vmnet2_value() {
 		echo ':dir' ;;
 	'socket_vmnet2 --runtime-dir')
 		echo ':dir none' ;;
-	'socket_vmnet2 --pidfile' | 'socket_vmnet2 -p' | 'socket_vmnet --pidfile' | 'socket_vmnet -p' | 'socket_vmnet2 capture --write' | 'socket_vmnet2 capture -w' | 'socket_vmnet2 capture --socket' | 'socket_vmnet2 exec --json')
+	'socket_vmnet2 --pidfile' | 'socket_vmnet2 -p' | 'socket_vmnet --pidfile' | 'socket_vmnet -p' | 'socket_vmnet2 capture --write' | 'socket_vmnet2 capture -w' | 'socket_vmnet2 exec --json')
 		echo ':file' ;;
 	'socket_vmnet2 --socket-group' | 'socket_vmnet --socket-group' | 'socket_vmnet2 try --socket-group')
 		echo ':group' ;;
@@ -69,6 +69,7 @@ _socket_vmnet2_operand() {
 	case "$1 $2" in
 	'socket_vmnet2 0') echo ':file' ;;
 	'socket_vmnet 0') echo ':file' ;;
+	'socket_vmnet2 capture 0') echo ':file' ;;
 	'socket_vmnet2 clients 0') echo ':file' ;;
 	'socket_vmnet2 doctor 0') echo ':file' ;;
 	'socket_vmnet2 exec 0') echo ':file' ;;

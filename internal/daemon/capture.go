@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -51,8 +52,8 @@ func (d *daemon) describeClients() func(id uint64) capture.Description {
 // describeClient names a client as the log does. i is zero when it has left already.
 func describeClient(id uint64, i perclient.Info) capture.Description {
 	t := capture.Description{Name: fmt.Sprintf("client %d", id)}
-	if i.Name != "" {
-		t.Name += " " + i.Name
+	if name := cmp.Or(i.Name, i.Watch.Hostname); name != "" {
+		t.Name += " " + name
 	}
 	var parts []string
 	if i.MAC != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
@@ -352,5 +353,16 @@ func TestOneUpgrade(t *testing.T) {
 	d.upgrading.Unlock()
 	for range 2 {
 		assert.Contains(t, answer(), "the new program /nowhere is not run")
+	}
+}
+
+// TestDescribeClient: a capture calls a client as clients does.
+func TestDescribeClient(t *testing.T) {
+	for want, i := range map[string]perclient.Info{
+		"client 6":     {},
+		"client 6 vm2": {Watch: watch.Snapshot{Hostname: "vm2"}},
+		"client 6 own": {Name: "own", Watch: watch.Snapshot{Hostname: "vm2"}},
+	} {
+		assert.Equal(t, want, describeClient(6, i).Name)
 	}
 }

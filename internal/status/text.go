@@ -128,7 +128,7 @@ func (p *page) head(s *Status) {
 		{"options", fmt.Sprintf("offload %s, isolation %s, anti-spoof %s", onOff[n.Offload], onOff[n.Isolated], onOff[n.AntiSpoof])},
 		{"process", list(fmt.Sprintf("%d of user %d", d.PID, d.UID), d.Program, printable.Behind("log level ", d.LogLevel))},
 		{"uptime", list(seconds(d.Uptime), strings.Replace(some("upgraded in place %d times", d.Upgrades), "place 1 times", "place once", 1))},
-		{"clients", fmt.Sprintf("%d of %d, %s since the start, %s refused", len(s.Clients), d.MaxClients, humanCount(s.Totals.Connects), humanCount(s.Totals.Refused))},
+		{"clients", fmt.Sprintf("%d of %d; since start: %s connects, %s refused", len(s.Clients), d.MaxClients, humanCount(s.Totals.Connects), humanCount(s.Totals.Refused))},
 	}...)
 	for _, f := range fields {
 		if f[1] != "" {

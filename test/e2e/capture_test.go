@@ -99,7 +99,7 @@ func (s *syncBuffer) String() string {
 func startCapture(t *testing.T, socket, shark string) *liveCapture {
 	t.Helper()
 	c := &liveCapture{done: make(chan struct{})}
-	c.capture = exec.Command(daemonNew, "capture", "--socket="+socket, "-w", "-")
+	c.capture = exec.Command(daemonNew, "capture", "-w", "-", socket)
 	c.capture.Stderr = &c.said
 	c.shark = exec.Command(shark, "-n", "-l", "-r", "-", "-T", "fields",
 		"-e", "frame.interface_name", "-e", "frame.packet_flags_direction", "-e", "frame.protocols")

@@ -172,7 +172,7 @@ func (x *exam) unreached(guest string, k *socket, id uint64, err error) {
 			"then try again, from that app:", "    socket_vmnet2 doctor --reach=" + x.Reach.String(),
 		}), "%s, but macOS says \"No route to host\" to this program: that is how Local Network privacy (macOS 15 and later) keeps a program from the network", guest)
 	case isTimeout(err):
-		x.report(status.Warning, []string{"look at what arrives there:", fmt.Sprintf("    sudo socket_vmnet2 capture --client=%d --count=20 --socket=%s", id, printable.Quote(k.Socket))},
+		x.report(status.Warning, []string{"look at what arrives there:", fmt.Sprintf("    sudo socket_vmnet2 capture --client=%d --count=20 %s", id, printable.Quote(k.Socket))},
 			"%s, but does not answer within %v: its own firewall drops what it gets, or it hangs", guest, reachTime)
 	default:
 		x.report(status.Warning, []string{"see whether another interface or a VPN has taken the subnet: the check \"overlap\" above"}, "%s, but cannot be reached: %v", guest, err)

@@ -70,7 +70,7 @@ var growths = []struct {
 		"{clients} {sends} a storm: {over} {n} broadcasts and frames for unknown addresses beyond 50,000 a second were dropped.",
 		[]string{
 			"Look for a loop inside of the guest: a bridge with two interfaces on this network, or a program that scans.",
-			"See what it sends:", command("socket_vmnet2 capture --client={id} -c 100 -w storm.pcapng --socket={socket}"),
+			"See what it sends:", command("socket_vmnet2 capture --client={id} -c 100 -w storm.pcapng {socket}"),
 			"Or throw it off the network:", command("socket_vmnet2 kick {id} {socket}"),
 		},
 	},

@@ -138,7 +138,7 @@ func (v *view) usernetSilent() cause {
 		status.NoDHCPAnswer, "the embedded network's gateway does not answer, though it has addresses",
 		[]string{
 			"That should not happen. Look for errors in the log, and see what passes:",
-			command("socket_vmnet2 capture -w dhcp.pcapng --socket=%s port 67", v.socket()),
+			command("socket_vmnet2 capture -w dhcp.pcapng port 67 %s", v.socket()),
 			"Please report it, with both.",
 		},
 	}

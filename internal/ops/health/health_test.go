@@ -130,8 +130,8 @@ func check(t *testing.T, p status.Problem) {
 	for _, step := range p.Fix {
 		assert.NotContains(t, step, "%!")
 		assert.NotContains(t, step, "\n")
-		if strings.Contains(step, "socket_vmnet2 capture") { // its operands are a filter
-			assert.Contains(t, step, " --socket=")
+		if strings.Contains(step, "socket_vmnet2 capture") { // of this daemon
+			assert.Regexp(t, ` \S*/\S*$`, step)
 		}
 	}
 	if _, ok := produced[p.Code]; !ok {
@@ -183,7 +183,7 @@ func TestRules(t *testing.T) {
 			end:  func(w *world) { w.Clients[1].DHCP = status.ClientDHCP{Discovers: 3, Offers: 1} },
 			code: status.NoDHCPAnswer, severity: status.Error, clients: []uint64{2},
 			text: []string{"Client 2 (52:54:00:00:00:02) asks for an address and has had no answer for 6 s", "3 DHCP requests, 0 answers", "the embedded network's gateway does not answer"},
-			fix:  []string{"socket_vmnet2 capture -w dhcp.pcapng --socket="},
+			fix:  []string{"socket_vmnet2 capture -w dhcp.pcapng port 67 "},
 		},
 		{
 			name: "no DHCP answer, vmnet", vmnet: true,
