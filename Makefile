@@ -178,6 +178,7 @@ lint.text: test.setup
 	shellcheck etc/completions/socket_vmnet2.bash
 	bash -n etc/completions/socket_vmnet2.bash
 	zsh -n etc/completions/_socket_vmnet2
+	fish -n etc/completions/socket_vmnet2.fish
 	mandoc -T lint -W warning docs/man/*.[18]
 	for page in docs/man/*.[18]; do groff -mdoc -ww -z "$$page" 2>&1 | (! grep .) || exit 1; done
 	$(GO) test -count=1 -run 'TestManual$$' ./cmd/socket_vmnet2

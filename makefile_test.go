@@ -201,6 +201,8 @@ func testInstallDoc(t *testing.T, _ built) {
 		"man/man8/socket_vmnet2.8", "man/man8/socket_vmnet.8", "man/man1/socket_vmnet_client.1",
 		"bash-completion/completions/socket_vmnet2", "bash-completion/completions/socket_vmnet",
 		"bash-completion/completions/socket_vmnet_client", "zsh/site-functions/_socket_vmnet2",
+		"fish/vendor_completions.d/socket_vmnet2.fish", "fish/vendor_completions.d/socket_vmnet.fish",
+		"fish/vendor_completions.d/socket_vmnet_client.fish",
 	} {
 		assert.Contains(t, files, want)
 	}

@@ -84,8 +84,9 @@ MAN8     = $(wildcard docs/man/*.8)
 MAN1     = $(wildcard docs/man/*.1)
 SYSTEMD  = $(wildcard etc/systemd/*.service etc/systemd/*.socket)
 SYSUSERS = $(wildcard etc/sysusers.d/*.conf)
-# bash looks for a file of the command's name, and this one is for all three.
+# bash and fish look for a file of the command's name, and these are for all three.
 BASHCOMP = $(wildcard etc/completions/socket_vmnet2.bash)
+FISHCOMP = $(wildcard etc/completions/socket_vmnet2.fish)
 ZSHCOMP  = $(wildcard etc/completions/_*)
 
 .PHONY: install.doc
@@ -102,6 +103,9 @@ install.doc: check.prefix
 	$(if $(BASHCOMP),$(MKDIR) $(call q,$(DEST)/share/bash-completion/completions))
 	for f in $(if $(BASHCOMP),$(BINARIES)); do \
 		$(INSTALL) -m 644 $(BASHCOMP) $(call q,$(DEST)/share/bash-completion/completions)/"$$f" || exit 1; done
+	$(if $(FISHCOMP),$(MKDIR) $(call q,$(DEST)/share/fish/vendor_completions.d))
+	for f in $(if $(FISHCOMP),$(BINARIES)); do \
+		$(INSTALL) -m 644 $(FISHCOMP) $(call q,$(DEST)/share/fish/vendor_completions.d)/"$$f".fish || exit 1; done
 
 # --- services -------------------------------------------------------------------------------------------------------------------
 
@@ -204,7 +208,8 @@ uninstall.doc: check.prefix
 	for f in $(notdir $(MAN8)); do rm -f $(call q,$(DEST)/share/man/man8)/"$$f" || exit 1; done
 	for f in $(notdir $(MAN1)); do rm -f $(call q,$(DEST)/share/man/man1)/"$$f" || exit 1; done
 	for f in $(notdir $(ZSHCOMP)); do rm -f $(call q,$(DEST)/share/zsh/site-functions)/"$$f" || exit 1; done
-	for f in $(BINARIES); do rm -f $(call q,$(DEST)/share/bash-completion/completions)/"$$f" || exit 1; done
+	for f in $(BINARIES); do rm -f $(call q,$(DEST)/share/bash-completion/completions)/"$$f" \
+		$(call q,$(DEST)/share/fish/vendor_completions.d)/"$$f".fish || exit 1; done
 
 .PHONY: uninstall.launchd
 uninstall.launchd: check.prefix

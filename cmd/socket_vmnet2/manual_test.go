@@ -31,11 +31,11 @@ func TestManual(t *testing.T) {
 	tables := manualTables()
 	for name, in := range map[string]string{
 		"docs/man/socket_vmnet2.8": "prose", "docs/man/socket_vmnet.8": "prose",
-		"etc/completions/socket_vmnet2.bash": "shell", "etc/completions/_socket_vmnet2": "shell",
+		"etc/completions/socket_vmnet2.bash": "shell", "etc/completions/_socket_vmnet2": "shell", "etc/completions/socket_vmnet2.fish": "shell",
 	} {
 		base := path.Base(name)
 		tmpl, err := template.New(base).Funcs(template.FuncMap{
-			"form": manForm, "body": manBody, "quote": shellQuote, "join": strings.Join,
+			"form": manForm, "body": manBody, "quote": shellQuote, "fish": fishQuote, "join": strings.Join,
 			"options": func(flags []cli.Flag) string { return manOptions(compat.Items(flags)) },
 		}).ParseFiles(filepath.Join("testdata/manual", in, base))
 		require.NoError(t, err)
@@ -51,6 +51,9 @@ func TestManual(t *testing.T) {
 
 // shellQuote makes one word for a shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// fishQuote makes one word for fish, where a backslash counts within quotes.
+func fishQuote(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
 
 // commandTables are what the programs take.
 type commandTables struct {
@@ -69,6 +72,7 @@ type taker struct {
 	Words    []string // options; one that takes a value ends with an equals sign
 	Texts    []string // "option:text"
 	Operands []string // one after the other, as for a value
+	Rest     string   // what may be any number of times behind them
 }
 
 func manualTables() *commandTables {
@@ -95,7 +99,11 @@ func manualTables() *commandTables {
 
 // take notes what something takes.
 func (t *commandTables) take(name string, flags []cli.Flag, operands string) {
-	k := taker{Name: name, Operands: operandKinds(operands)}
+	k := taker{Name: name}
+	k.Operands, k.Rest = operandKinds(operands)
+	if !strings.Contains(name, " ") { // the daemon makes its SOCKET
+		k.Operands = []string{":file"}
+	}
 	for _, it := range compat.Items(flags) {
 		word := "--" + it.Name
 		if it.Arg != "" {
@@ -114,7 +122,7 @@ func (t *commandTables) take(name string, flags []cli.Flag, operands string) {
 
 // kinds are what arguments are, by their names in usage texts.
 var kinds = map[string]string{
-	"SOCKET": ":file", "FILE": ":file", "PIDFILE": ":file", "PATH": ":file",
+	"SOCKET": ":socket", "CLIENT": ":client", "FILE": ":file", "PIDFILE": ":file", "PATH": ":file",
 	"DIR": ":dir", "USER": ":user", "UID": ":user", "GROUP": ":group", "INTERFACE": ":interface", "IF": ":interface",
 	"COMMAND": ":command", "LEVEL": "debug info warn error", "--": "--",
 }
@@ -137,17 +145,23 @@ func kindOf(arg string) string {
 }
 
 // operandKinds tells what the operands of a command may be. "--" stands where it is needed, with ":option" where it may also be left
-// out; ":daemon" means that a command line of the daemon follows.
-func operandKinds(argsUsage string) (all []string) {
+// out; ":daemon" means that a command line of the daemon follows. rest is what may be there any number of times.
+func operandKinds(argsUsage string) (all []string, rest string) {
+	again := false
 	for word := range strings.FieldsSeq(argsUsage) {
 		switch kind := kindOf(strings.Trim(strings.TrimSuffix(word, "..."), "[]")); {
 		case word == "[--":
-			return append(all, ":option --", ":daemon")
+			return append(all, ":option --", ":daemon"), ""
+		case strings.HasSuffix(word, "...") && word != "[ARG]...", again:
+			again = true
+			if kind != ":none" {
+				rest = strings.TrimSpace(rest + " " + kind)
+			}
 		case kind != ":none" || word[0] != '[':
 			all = append(all, kind)
 		}
 	}
-	return all
+	return all, rest
 }
 
 // pageLine is how long a line of text may be: mandoc finds fault with more than 80.

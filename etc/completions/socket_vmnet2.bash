@@ -17,6 +17,7 @@ _socket_vmnet2_options() {
 	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;
 	'socket_vmnet2 kick') echo '--help' ;;
 	'socket_vmnet2 log-level') echo '--help' ;;
+	'socket_vmnet2 logs') echo '--follow --lines= --help' ;;
 	'socket_vmnet2 migrate') echo '--json --root= --help' ;;
 	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
 	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
@@ -31,6 +32,8 @@ _socket_vmnet2_options() {
 # _socket_vmnet2_value "COMMAND --OPTION" prints what the option takes: words, and kinds of things with a colon in front.
 _socket_vmnet2_value() {
 	case $1 in
+	'socket_vmnet2 capture --client')
+		echo ':client' ;;
 	'socket_vmnet2 --state-dir' | 'socket_vmnet2 doctor --root' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 migrate --root' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root' | 'socket_vmnet2 service --prefix' | 'socket_vmnet2 try --dir')
 		echo ':dir' ;;
 	'socket_vmnet2 --runtime-dir')
@@ -41,7 +44,7 @@ _socket_vmnet2_value() {
 		echo ':group' ;;
 	'socket_vmnet2 --vmnet-interface' | 'socket_vmnet --vmnet-interface' | 'socket_vmnet2 selftest --vmnet-interface' | 'socket_vmnet2 service --interface' | 'socket_vmnet2 try --vmnet-interface')
 		echo ':interface' ;;
-	'socket_vmnet2 --vmnet-gateway' | 'socket_vmnet2 --vmnet-dhcp-end' | 'socket_vmnet2 --vmnet-mask' | 'socket_vmnet2 --vmnet-interface-id' | 'socket_vmnet2 --vmnet-network-identifier' | 'socket_vmnet2 --vmnet-nat66-prefix' | 'socket_vmnet2 --socket-mode' | 'socket_vmnet2 --queue-size' | 'socket_vmnet2 --max-clients' | 'socket_vmnet2 --metrics-listen' | 'socket_vmnet2 --dns-record' | 'socket_vmnet2 --vmnet-mtu' | 'socket_vmnet2 --vmnet-reserve' | 'socket_vmnet2 --vmnet-forward' | 'socket_vmnet --vmnet-gateway' | 'socket_vmnet --vmnet-dhcp-end' | 'socket_vmnet --vmnet-mask' | 'socket_vmnet --vmnet-interface-id' | 'socket_vmnet --vmnet-network-identifier' | 'socket_vmnet --vmnet-nat66-prefix' | 'socket_vmnet2 capture --client' | 'socket_vmnet2 capture --snaplen' | 'socket_vmnet2 capture -s' | 'socket_vmnet2 capture --count' | 'socket_vmnet2 capture -c' | 'socket_vmnet2 doctor --reach' | 'socket_vmnet2 exec --fd' | 'socket_vmnet2 exec --mac' | 'socket_vmnet2 exec --name' | 'socket_vmnet2 exec --interface-id' | 'socket_vmnet2 selftest --timeout' | 'socket_vmnet2 selftest --vmnet-gateway' | 'socket_vmnet2 selftest --vmnet-dhcp-end' | 'socket_vmnet2 selftest --vmnet-mask' | 'socket_vmnet2 selftest --vmnet-interface-id' | 'socket_vmnet2 selftest --vmnet-network-identifier' | 'socket_vmnet2 selftest --vmnet-nat66-prefix' | 'socket_vmnet2 selftest --dns-record' | 'socket_vmnet2 selftest --vmnet-mtu' | 'socket_vmnet2 selftest --vmnet-reserve' | 'socket_vmnet2 selftest --vmnet-forward' | 'socket_vmnet2 service --name' | 'socket_vmnet2 status --interval' | 'socket_vmnet2 try --vmnet-gateway' | 'socket_vmnet2 try --vmnet-dhcp-end' | 'socket_vmnet2 try --vmnet-mask' | 'socket_vmnet2 try --vmnet-interface-id' | 'socket_vmnet2 try --vmnet-network-identifier' | 'socket_vmnet2 try --vmnet-nat66-prefix' | 'socket_vmnet2 try --dns-record' | 'socket_vmnet2 try --vmnet-mtu' | 'socket_vmnet2 try --vmnet-reserve' | 'socket_vmnet2 try --vmnet-forward' | 'socket_vmnet2 upgrade --timeout')
+	'socket_vmnet2 --vmnet-gateway' | 'socket_vmnet2 --vmnet-dhcp-end' | 'socket_vmnet2 --vmnet-mask' | 'socket_vmnet2 --vmnet-interface-id' | 'socket_vmnet2 --vmnet-network-identifier' | 'socket_vmnet2 --vmnet-nat66-prefix' | 'socket_vmnet2 --socket-mode' | 'socket_vmnet2 --queue-size' | 'socket_vmnet2 --max-clients' | 'socket_vmnet2 --metrics-listen' | 'socket_vmnet2 --dns-record' | 'socket_vmnet2 --vmnet-mtu' | 'socket_vmnet2 --vmnet-reserve' | 'socket_vmnet2 --vmnet-forward' | 'socket_vmnet --vmnet-gateway' | 'socket_vmnet --vmnet-dhcp-end' | 'socket_vmnet --vmnet-mask' | 'socket_vmnet --vmnet-interface-id' | 'socket_vmnet --vmnet-network-identifier' | 'socket_vmnet --vmnet-nat66-prefix' | 'socket_vmnet2 capture --snaplen' | 'socket_vmnet2 capture -s' | 'socket_vmnet2 capture --count' | 'socket_vmnet2 capture -c' | 'socket_vmnet2 doctor --reach' | 'socket_vmnet2 exec --fd' | 'socket_vmnet2 exec --mac' | 'socket_vmnet2 exec --name' | 'socket_vmnet2 exec --interface-id' | 'socket_vmnet2 logs --lines' | 'socket_vmnet2 logs -n' | 'socket_vmnet2 selftest --timeout' | 'socket_vmnet2 selftest --vmnet-gateway' | 'socket_vmnet2 selftest --vmnet-dhcp-end' | 'socket_vmnet2 selftest --vmnet-mask' | 'socket_vmnet2 selftest --vmnet-interface-id' | 'socket_vmnet2 selftest --vmnet-network-identifier' | 'socket_vmnet2 selftest --vmnet-nat66-prefix' | 'socket_vmnet2 selftest --dns-record' | 'socket_vmnet2 selftest --vmnet-mtu' | 'socket_vmnet2 selftest --vmnet-reserve' | 'socket_vmnet2 selftest --vmnet-forward' | 'socket_vmnet2 service --name' | 'socket_vmnet2 status --interval' | 'socket_vmnet2 try --vmnet-gateway' | 'socket_vmnet2 try --vmnet-dhcp-end' | 'socket_vmnet2 try --vmnet-mask' | 'socket_vmnet2 try --vmnet-interface-id' | 'socket_vmnet2 try --vmnet-network-identifier' | 'socket_vmnet2 try --vmnet-nat66-prefix' | 'socket_vmnet2 try --dns-record' | 'socket_vmnet2 try --vmnet-mtu' | 'socket_vmnet2 try --vmnet-reserve' | 'socket_vmnet2 try --vmnet-forward' | 'socket_vmnet2 upgrade --timeout')
 		echo ':none' ;;
 	'socket_vmnet2 --socket-user' | 'socket_vmnet2 --allow-uid' | 'socket_vmnet2 --gateway-user' | 'socket_vmnet2 selftest --gateway-user' | 'socket_vmnet2 try --socket-user' | 'socket_vmnet2 try --gateway-user')
 		echo ':user' ;;
@@ -69,22 +72,22 @@ _socket_vmnet2_operand() {
 	case "$1 $2" in
 	'socket_vmnet2 0') echo ':file' ;;
 	'socket_vmnet 0') echo ':file' ;;
-	'socket_vmnet2 capture 0') echo ':file' ;;
-	'socket_vmnet2 clients 0') echo ':file' ;;
-	'socket_vmnet2 doctor 0') echo ':file' ;;
-	'socket_vmnet2 exec 0') echo ':file' ;;
+	'socket_vmnet2 capture '*) echo ':socket' ;;
+	'socket_vmnet2 clients '*) echo ':socket' ;;
+	'socket_vmnet2 doctor 0') echo ':socket' ;;
+	'socket_vmnet2 exec 0') echo ':socket' ;;
 	'socket_vmnet2 exec 1') echo '--' ;;
 	'socket_vmnet2 exec 2') echo ':command' ;;
-	'socket_vmnet2 help 0') echo 'capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version' ;;
-	'socket_vmnet2 kick 0') echo ':none' ;;
-	'socket_vmnet2 kick 1') echo ':file' ;;
+	'socket_vmnet2 help 0') echo 'capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version' ;;
+	'socket_vmnet2 kick '*) echo ':client :socket' ;;
 	'socket_vmnet2 log-level 0') echo 'debug info warn error' ;;
-	'socket_vmnet2 log-level 1') echo ':file' ;;
+	'socket_vmnet2 log-level 1') echo ':socket' ;;
+	'socket_vmnet2 logs 0') echo ':socket' ;;
 	'socket_vmnet2 service 0') echo 'install uninstall start stop restart status' ;;
 	'socket_vmnet2 service 1') echo ':option --' ;;
 	'socket_vmnet2 service 2') echo ':daemon' ;;
-	'socket_vmnet2 status 0') echo ':file' ;;
-	'socket_vmnet2 upgrade 0') echo ':file' ;;
+	'socket_vmnet2 status '*) echo ':socket' ;;
+	'socket_vmnet2 upgrade 0') echo ':socket' ;;
 	'socket_vmnet_client 0') echo ':file' ;;
 	socket_vmnet_client*) echo ':command' ;;
 	esac
@@ -108,6 +111,14 @@ _socket_vmnet2_generate() {
 	done < <(compgen "$1" -- "$cur")
 }
 
+# _socket_vmnet2_ask COMMAND OPTION has the program say what there is, and offers what begins with $cur. It fails if nothing does.
+_socket_vmnet2_ask() {
+	local list n=${#COMPREPLY[@]}
+	IFS=$'\n' read -r -a list -d '' < <(command "${words[0]}" "$@" 2>/dev/null)
+	_socket_vmnet2_offer "${list[@]}"
+	((${#COMPREPLY[@]} > n))
+}
+
 # _socket_vmnet2_kind KIND... offers what is of one of these kinds and begins with $cur.
 _socket_vmnet2_kind() {
 	local kind interfaces
@@ -118,6 +129,8 @@ _socket_vmnet2_kind() {
 			compopt -o filenames +o nospace 2>/dev/null || [[ -n ${_socket_vmnet2_test:-} ]] || continue
 			if [[ $kind == :dir ]]; then _socket_vmnet2_generate -d; else _socket_vmnet2_generate -f; fi
 			;;
+		:socket) _socket_vmnet2_ask status --sockets || _socket_vmnet2_kind :file ;;
+		:client) _socket_vmnet2_ask clients --names ;;
 		:user) _socket_vmnet2_generate -u ;;
 		:group) _socket_vmnet2_generate -g ;;
 		:interface)
@@ -157,7 +170,7 @@ _socket_vmnet2() {
 	command=${words[0]##*/}
 	i=1
 	if [[ $command == socket_vmnet2 ]]; then
-		for subcommand in capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version; do
+		for subcommand in capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version; do
 			if ((cword > 1)) && [[ ${words[1]} == "$subcommand" ]]; then
 				command+=" $subcommand"
 				i=2
@@ -207,7 +220,7 @@ _socket_vmnet2() {
 		_socket_vmnet2_offer "${options[@]}"
 	elif [[ -n $kind ]]; then
 		if ((cword == 1)) && [[ $command == socket_vmnet2 ]]; then
-			_socket_vmnet2_offer capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version
+			_socket_vmnet2_offer capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version
 			((${#COMPREPLY[@]} == 0)) || return 0
 		fi
 		read -r -a list <<<"$kind"

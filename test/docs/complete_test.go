@@ -14,11 +14,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A completionCase is a line up to the cursor and what both shells are to offer.
+// A completionCase is a line up to the cursor and what the shells are to offer.
 type completionCase struct {
 	line string
 	want []string
 }
+
+// runs is a program in that directory that answers as socket_vmnet2 does where a daemon with two clients runs.
+const runs = `#!/bin/sh
+case "$1 $2" in
+"clients --names") printf 'vm1\nvm2\n17\n' ;;
+"status --sockets") printf '/run/a\n/run/b\n' ;;
+*) echo unexpected "$@" >&2 ;;
+esac
+`
 
 // completionCases are for a directory with the file "sock" and the directory "state".
 func completionCases(t *testing.T) []completionCase {
@@ -51,6 +60,19 @@ func completionCases(t *testing.T) []completionCase {
 		{"socket_vmnet2 upgrade --vmnet-mode=", nil},
 		{"socket_vmnet2 selftest --q", []string{"--quick"}},
 		{"socket_vmnet2 selftest --vmnet-mode=b", []string{"bridged"}},
+		{"state/socket_vmnet2 kick vm", []string{"vm1", "vm2"}},
+		{"state/socket_vmnet2 kick vm1 ", []string{"vm1", "vm2", "17", "/run/a", "/run/b"}},
+		{"state/socket_vmnet2 kick vm1 vm2 /run/a", []string{"/run/a"}},
+		{"state/socket_vmnet2 capture --client=1", []string{"17"}},
+		{"state/socket_vmnet2 capture --client ", []string{"vm1", "vm2", "17"}},
+		{"state/socket_vmnet2 capture -c 1 tcp port 53 /r", []string{"/run/a", "/run/b"}},
+		{"state/socket_vmnet2 status ", []string{"/run/a", "/run/b"}},
+		{"state/socket_vmnet2 status /run/a /run/b", []string{"/run/b"}},
+		{"state/socket_vmnet2 upgrade so", []string{"sock"}},
+		{"state/socket_vmnet2 exec /run/b", []string{"/run/b"}},
+		{"state/socket_vmnet2 log-level ", []string{"debug", "info", "warn", "error"}},
+		{"state/socket_vmnet2 log-level debug /run/b", []string{"/run/b"}},
+		{"socket_vmnet2 kick vm", nil}, // nothing is found: no program, no daemon
 		{"socket_vmnet2 service ", []string{"install", "uninstall", "start", "stop", "restart", "status"}},
 		{"socket_vmnet2 service install --network=", []string{"shared", "host", "bridged"}},
 		{"socket_vmnet2 service install -- --vmnet-mo", []string{"--vmnet-mode="}},
@@ -85,6 +107,7 @@ func completeWithout(t *testing.T, cases []completionCase, argv ...string) [][]s
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sock"), nil, 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "state"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "state/socket_vmnet2"), []byte(runs), 0o755))
 	var lines strings.Builder
 	for _, c := range cases {
 		lines.WriteString(c.line + "\n")
@@ -126,7 +149,7 @@ func file(t *testing.T, parts ...string) string {
 	return path
 }
 
-// TestCompletion: both shells offer what fits and nothing else.
+// TestCompletion: all shells offer what fits and nothing else.
 func TestCompletion(t *testing.T) {
 	for _, c := range []struct {
 		shell []string
@@ -135,6 +158,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		{[]string{"bash", "--noprofile", "--norc", file(t, "testdata/complete.bash")}, "socket_vmnet2.bash", nil},
 		{[]string{"zsh", "-f", file(t, "testdata/complete.zsh")}, "_socket_vmnet2", []completionCase{{"socket_vmnet2 exec /s -- env basena", []string{"normal: env basena at 2"}}}},
+		{[]string{"fish", "--no-config", file(t, "testdata/complete.fish")}, "socket_vmnet2.fish", nil},
 	} {
 		t.Run(c.shell[0], func(t *testing.T) {
 			needTool(t, c.shell[0])

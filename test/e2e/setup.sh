@@ -60,6 +60,7 @@ missing_tools() {
 	have mandoc || echo mandoc
 	have groff || echo groff-base
 	have zsh || echo zsh
+	have fish || echo fish
 	have tcpdump || [ -x /usr/sbin/tcpdump ] || echo tcpdump
 	[ -r /usr/share/bash-completion/bash_completion ] || echo bash-completion
 	[ "$(uname -s)" = Linux ] || return 0

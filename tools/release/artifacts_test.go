@@ -141,7 +141,7 @@ func wantedDocuments(t *testing.T, goos string) map[string]string {
 		require.NoError(t, err)
 		wanted[testDoc+"entitlements.plist"] = string(b)
 	}
-	for dir, n := range map[string]int{"docs/man": 3, "etc/completions": 2} {
+	for dir, n := range map[string]int{"docs/man": 3, "etc/completions": 3} {
 		files, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		assert.Len(t, files, n, "%s: a file that is not in the archives", dir)

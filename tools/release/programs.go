@@ -127,6 +127,9 @@ var shelves = []shelf{
 	{files: "etc/completions/socket_vmnet2.bash", to: prefix + "share/bash-completion/completions/socket_vmnet2"},
 	{files: "etc/completions/socket_vmnet2.bash", to: prefix + "share/bash-completion/completions/socket_vmnet"},
 	{files: "etc/completions/socket_vmnet2.bash", to: prefix + "share/bash-completion/completions/socket_vmnet_client"},
+	{files: "etc/completions/socket_vmnet2.fish", to: prefix + "share/fish/vendor_completions.d/socket_vmnet2.fish"},
+	{files: "etc/completions/socket_vmnet2.fish", to: prefix + "share/fish/vendor_completions.d/socket_vmnet.fish"},
+	{files: "etc/completions/socket_vmnet2.fish", to: prefix + "share/fish/vendor_completions.d/socket_vmnet_client.fish"},
 	{files: "etc/completions/_socket_vmnet2", to: prefix + "share/zsh/site-functions/"},
 }
 

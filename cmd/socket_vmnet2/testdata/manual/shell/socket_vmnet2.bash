@@ -28,6 +28,8 @@ _socket_vmnet2_operand() {
 	case "$1 $2" in
 {{- range .Takers}}{{$name := .Name}}{{range $i, $kind := .Operands}}
 	'{{$name}} {{$i}}') echo {{quote $kind}} ;;
+{{- end}}{{if .Rest}}
+	'{{.Name}} '*) echo {{quote .Rest}} ;;
 {{- end}}{{end}}
 	'socket_vmnet_client 0') echo ':file' ;;
 	socket_vmnet_client*) echo ':command' ;;
@@ -52,6 +54,14 @@ _socket_vmnet2_generate() {
 	done < <(compgen "$1" -- "$cur")
 }
 
+# _socket_vmnet2_ask COMMAND OPTION has the program say what there is, and offers what begins with $cur. It fails if nothing does.
+_socket_vmnet2_ask() {
+	local list n=${#COMPREPLY[@]}
+	IFS=$'\n' read -r -a list -d '' < <(command "${words[0]}" "$@" 2>/dev/null)
+	_socket_vmnet2_offer "${list[@]}"
+	((${#COMPREPLY[@]} > n))
+}
+
 # _socket_vmnet2_kind KIND... offers what is of one of these kinds and begins with $cur.
 _socket_vmnet2_kind() {
 	local kind interfaces
@@ -62,6 +72,8 @@ _socket_vmnet2_kind() {
 			compopt -o filenames +o nospace 2>/dev/null || [[ -n ${_socket_vmnet2_test:-} ]] || continue
 			if [[ $kind == :dir ]]; then _socket_vmnet2_generate -d; else _socket_vmnet2_generate -f; fi
 			;;
+		:socket) _socket_vmnet2_ask status --sockets || _socket_vmnet2_kind :file ;;
+		:client) _socket_vmnet2_ask clients --names ;;
 		:user) _socket_vmnet2_generate -u ;;
 		:group) _socket_vmnet2_generate -g ;;
 		:interface)

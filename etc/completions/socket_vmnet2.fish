@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Completion of socket_vmnet2, socket_vmnet and socket_vmnet_client for fish, 3.4 or newer.
+# Written by cmd/socket_vmnet2/manual_test.go: change the commands in cmd/socket_vmnet2 or the code there, then run make manual.
+
+# __socket_vmnet2_options COMMAND prints its options, with a text behind a tab. Those that take a value end with an equals sign.
+function __socket_vmnet2_options
+    switch $argv[1]
+        case 'socket_vmnet2'
+            string replace -- : \t \
+                '--socket-group=:group that may use the socket (default: "staff")' \
+                '--vmnet-mode=:kind of network (default: "shared")' \
+                '--vmnet-interface=:interface of this host, needed with mode "bridged", such as "en0"' \
+                '--vmnet-gateway=:this host\'s address in the network, such as "192.168.105.1"' \
+                '--vmnet-dhcp-end=:last address for guests (default: the gateway\'s with 254 as last byte)' \
+                '--vmnet-mask=:netmask (default: "255.255.255.0")' \
+                '--vmnet-interface-id=:id of the vmnet interface (default: random)' \
+                '--vmnet-network-identifier=:with mode "host": id of an isolated network without DHCP' \
+                '--vmnet-nat66-prefix=:IPv6 prefix of 64 bits out of fd00::/8, for mode "shared" (default: random)' \
+                '--vmnet-disable-dhcp:no DHCP server in the network' \
+                '--pidfile=:file that holds the process id while the daemon is ready' \
+                '--help:print this text and end' \
+                '--version:print the version and end' \
+                '--socket-user=:owner of the socket (default: the daemon\'s user)' \
+                '--socket-mode=:permissions of the socket (default: 0770)' \
+                '--queue-size=:frames kept for a busy client, 64K to 8M (default: 2M)' \
+                '--max-clients=:clients at once, 1 to 4096 (default: 256)' \
+                '--state-dir=:where leases and identities are kept over restarts' \
+                '--runtime-dir=:where the sockets for datagrams and passed descriptors are (default: SOCKET.d)' \
+                '--allow-uid=:serve this user\'s datagram sockets, by number or name, where they would be refused' \
+                '--metrics-listen=:tell Prometheus what happens at http://ADDR:PORT/metrics, as in "127.0.0.1:9105"' \
+                '--metrics-anywhere:let ADDR be one that other hosts reach; there is no password' \
+                '--log-format=:form of the log: socket_vmnet\'s own, or with times, as key=value or JSON' \
+                '--log-level=:what is logged, and what is worse (default: info)' \
+                '--list-interfaces:print the interfaces that mode "bridged" can use, and end; needs no SOCKET' \
+                '--backend=:what makes the network: vmnet.framework or the embedded one' \
+                '--dns-record=:a name for the guests\' DNS, may be given several times' \
+                '--host-loopback=:guests of the embedded network reach 127.0.0.1 of this host as host.internal' \
+                '--gateway-user=:user that the embedded network\'s gateway becomes under root (default: nobody)' \
+                '--vmnet-gateway-any:let --vmnet-gateway be a public address, whose owner guests then do not reach' \
+                '--vmnet-api=:how vmnet makes the network: by a network object (macOS 26) or plain interfaces' \
+                '--vmnet-interfaces=:a vmnet interface for each client or one for all (default: client)' \
+                '--vmnet-disable-nat44:no way out of the network by IPv4' \
+                '--vmnet-disable-nat66:no way out of the network by IPv6' \
+                '--vmnet-disable-dns-proxy:no DNS server in the network' \
+                '--vmnet-disable-ra:no router advertisements in the network (IPv6)' \
+                '--vmnet-mtu=:largest packet, 1280 to 16384 (default: 1500)' \
+                '--vmnet-reserve=:an address that DHCP gives to this guest only, may be given several times' \
+                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest, may be given several times' \
+                '--isolate:guests do not reach each other' \
+                '--anti-spoof:drop what guests send from addresses of others; one MAC address per client' \
+                '--offload:leave checksums and the cutting of large TCP packets to the host' \
+                ;
+        case 'socket_vmnet'
+            string replace -- : \t \
+                '--socket-group=:group that may use the socket (default: "staff")' \
+                '--vmnet-mode=:kind of network (default: "shared")' \
+                '--vmnet-interface=:interface of this host, needed with mode "bridged", such as "en0"' \
+                '--vmnet-gateway=:this host\'s address in the network, such as "192.168.105.1"' \
+                '--vmnet-dhcp-end=:last address for guests (default: the gateway\'s with 254 as last byte)' \
+                '--vmnet-mask=:netmask (default: "255.255.255.0")' \
+                '--vmnet-interface-id=:id of the vmnet interface (default: random)' \
+                '--vmnet-network-identifier=:with mode "host": id of an isolated network without DHCP' \
+                '--vmnet-nat66-prefix=:IPv6 prefix of 64 bits out of fd00::/8, for mode "shared" (default: random)' \
+                '--vmnet-disable-dhcp:no DHCP server in the network' \
+                '--pidfile=:file that holds the process id while the daemon is ready' \
+                '--help:print this text and end' \
+                '--version:print the version and end' \
+                ;
+        case 'socket_vmnet2 capture'
+            string replace -- : \t \
+                '--client=:of this client only: its number, name, Ethernet or IP address, as socket_vmnet2 clients shows them. May be given several times. Otherwise it is all clients, also those that connect later' \
+                '--write=:write pcapng to FILE, which must not exist; - is the standard output, also for a FIFO or a device. Otherwise print a line for each frame' \
+                '--snaplen=:keep the first N bytes of each frame, from 14 to 69632 (default: all)' \
+                '--count=:end after N frames' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 clients'
+            string replace -- : \t \
+                '--json:print the daemon\'s list, one JSON document a line' \
+                '--names:print a word for each client that kick knows it by, a line each' \
+                '--wide:print all columns, however narrow the terminal' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 doctor'
+            string replace -- : \t \
+                '--json:print one JSON document instead of text' \
+                '--root=:look below this directory as if it were /: at files only, no program and no daemon is asked' \
+                '--reach=:also try to reach the guest with this address, and say why it cannot be reached' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 exec'
+            string replace -- : \t \
+                '--stream:a stream socket, each frame with its length in front, as QEMU\'s -netdev stream and socket have it (default)' \
+                '--dgram:a datagram socket, one frame in each, as vfkit, krunkit and QEMU\'s -netdev dgram have it' \
+                '--fd=:the descriptor\'s number (default: 3)' \
+                '--mac=:the guest\'s Ethernet address: {mac}, and told to the daemon (default for {mac}: that of the daemon\'s interface)' \
+                '--name=:what the client is called in the daemon\'s log' \
+                '--interface-id=:the identity of the daemon\'s interface: the same one gets the same address again' \
+                '--json=:write what the daemon tells of the connection to FILE, as a line of JSON; - is stdout' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 help'
+            string replace -- : \t \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 install'
+            string replace -- : \t \
+                '--prefix=:install below this directory (default: /opt/socket_vmnet)' \
+                '--root=:prepare another system\'s files below this directory (default: /)' \
+                '--from=:where the programs are: a directory with all of them, or with bin and libexec in it (default: where this program is)' \
+                '--dry-run:print what would be done, and change nothing' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 kick'
+            string replace -- : \t \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 log-level'
+            string replace -- : \t \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 logs'
+            string replace -- : \t \
+                '--follow:go on with each new line, until interrupted' \
+                '--lines=:show the last N lines (default: 100)' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 migrate'
+            string replace -- : \t \
+                '--json:print one JSON document instead of text' \
+                '--root=:look below this directory as if it were /, and at no running process' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 rollback'
+            string replace -- : \t \
+                '--prefix=:roll back below this directory (default: /opt/socket_vmnet)' \
+                '--root=:work below this directory (default: /)' \
+                '--dry-run:print what would be done, and change nothing' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 selftest'
+            string replace -- : \t \
+                '--json:print one JSON document instead of text' \
+                '--quick:short bursts and 8 interfaces at most: a few seconds in all' \
+                '--timeout=:end the test after this time, such as "30s" (default: 50s)' \
+                '--help:print this text and end' \
+                '--vmnet-mode=:kind of network (default: "shared")' \
+                '--vmnet-interface=:interface of this host, needed with mode "bridged", such as "en0"' \
+                '--vmnet-gateway=:this host\'s address in the network, such as "192.168.105.1"' \
+                '--vmnet-dhcp-end=:last address for guests (default: the gateway\'s with 254 as last byte)' \
+                '--vmnet-mask=:netmask (default: "255.255.255.0")' \
+                '--vmnet-interface-id=:id of the vmnet interface (default: random)' \
+                '--vmnet-network-identifier=:with mode "host": id of an isolated network without DHCP' \
+                '--vmnet-nat66-prefix=:IPv6 prefix of 64 bits out of fd00::/8, for mode "shared" (default: random)' \
+                '--vmnet-disable-dhcp:no DHCP server in the network' \
+                '--backend=:what makes the network: vmnet.framework or the embedded one' \
+                '--dns-record=:a name for the guests\' DNS, may be given several times' \
+                '--host-loopback=:guests of the embedded network reach 127.0.0.1 of this host as host.internal' \
+                '--gateway-user=:user that the embedded network\'s gateway becomes under root (default: nobody)' \
+                '--vmnet-gateway-any:let --vmnet-gateway be a public address, whose owner guests then do not reach' \
+                '--vmnet-api=:how vmnet makes the network: by a network object (macOS 26) or plain interfaces' \
+                '--vmnet-interfaces=:a vmnet interface for each client or one for all (default: client)' \
+                '--vmnet-disable-nat44:no way out of the network by IPv4' \
+                '--vmnet-disable-nat66:no way out of the network by IPv6' \
+                '--vmnet-disable-dns-proxy:no DNS server in the network' \
+                '--vmnet-disable-ra:no router advertisements in the network (IPv6)' \
+                '--vmnet-mtu=:largest packet, 1280 to 16384 (default: 1500)' \
+                '--vmnet-reserve=:an address that DHCP gives to this guest only, may be given several times' \
+                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest, may be given several times' \
+                '--isolate:guests do not reach each other' \
+                '--anti-spoof:drop what guests send from addresses of others; one MAC address per client' \
+                '--offload:leave checksums and the cutting of large TCP packets to the host' \
+                ;
+        case 'socket_vmnet2 service'
+            string replace -- : \t \
+                '--network=:the kind of network (default: shared)' \
+                '--interface=:the interface of this host that bridged mode uses, such as "en0"' \
+                '--name=:a service with a name of its own, for a further network' \
+                '--user:a service of this user, without root; on macOS from version 26 on' \
+                '--socket-activated:with install: the service manager makes the socket, and no client is refused during a restart' \
+                '--prefix=:with install: the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet)' \
+                '--dry-run:print every file and command, and change nothing' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 status'
+            string replace -- : \t \
+                '--json:print the daemon\'s description, one JSON document a line' \
+                '--watch:show it again each second, with rates, until interrupted. A daemon that ends is waited for' \
+                '--interval=:the time between two looks of --watch (default: 1)' \
+                '--hosts:print lines for /etc/hosts, with the guests\' names and addresses' \
+                '--sockets:print the sockets of the daemons that are found, a line each, and ask none' \
+                '--wide:print all columns, however narrow the terminal' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 try'
+            string replace -- : \t \
+                '--json:print one line of JSON instead of text' \
+                '--dir=:make this directory for the socket, and remove it at the end' \
+                '--socket-group=:group that may use the socket (default: "staff")' \
+                '--socket-user=:owner of the socket (default: the daemon\'s user)' \
+                '--help:print this text and end' \
+                '--vmnet-mode=:kind of network (default: "shared")' \
+                '--vmnet-interface=:interface of this host, needed with mode "bridged", such as "en0"' \
+                '--vmnet-gateway=:this host\'s address in the network, such as "192.168.105.1"' \
+                '--vmnet-dhcp-end=:last address for guests (default: the gateway\'s with 254 as last byte)' \
+                '--vmnet-mask=:netmask (default: "255.255.255.0")' \
+                '--vmnet-interface-id=:id of the vmnet interface (default: random)' \
+                '--vmnet-network-identifier=:with mode "host": id of an isolated network without DHCP' \
+                '--vmnet-nat66-prefix=:IPv6 prefix of 64 bits out of fd00::/8, for mode "shared" (default: random)' \
+                '--vmnet-disable-dhcp:no DHCP server in the network' \
+                '--backend=:what makes the network: vmnet.framework or the embedded one' \
+                '--dns-record=:a name for the guests\' DNS, may be given several times' \
+                '--host-loopback=:guests of the embedded network reach 127.0.0.1 of this host as host.internal' \
+                '--gateway-user=:user that the embedded network\'s gateway becomes under root (default: nobody)' \
+                '--vmnet-gateway-any:let --vmnet-gateway be a public address, whose owner guests then do not reach' \
+                '--vmnet-api=:how vmnet makes the network: by a network object (macOS 26) or plain interfaces' \
+                '--vmnet-interfaces=:a vmnet interface for each client or one for all (default: client)' \
+                '--vmnet-disable-nat44:no way out of the network by IPv4' \
+                '--vmnet-disable-nat66:no way out of the network by IPv6' \
+                '--vmnet-disable-dns-proxy:no DNS server in the network' \
+                '--vmnet-disable-ra:no router advertisements in the network (IPv6)' \
+                '--vmnet-mtu=:largest packet, 1280 to 16384 (default: 1500)' \
+                '--vmnet-reserve=:an address that DHCP gives to this guest only, may be given several times' \
+                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest, may be given several times' \
+                '--isolate:guests do not reach each other' \
+                '--anti-spoof:drop what guests send from addresses of others; one MAC address per client' \
+                '--offload:leave checksums and the cutting of large TCP packets to the host' \
+                ;
+        case 'socket_vmnet2 upgrade'
+            string replace -- : \t \
+                '--gateway:start the embedded network\'s gateway anew as well, which ends the guests\' connections to the outside' \
+                '--json:print the daemon\'s answer, a line of JSON, instead of text' \
+                '--timeout=:wait no longer than this for the answer, such as "10s" (default: 1m0s)' \
+                '--help:print this text and end' \
+                ;
+        case 'socket_vmnet2 version'
+            string replace -- : \t \
+                '--json:print a line of JSON: version, the version of go that built it, os and arch' \
+                '--help:print this text and end' \
+                ;
+    end
+end
+
+# __socket_vmnet2_value "COMMAND --OPTION" prints what the option takes: words, and kinds of things with a colon in front.
+function __socket_vmnet2_value
+    switch $argv[1]
+        case 'socket_vmnet2 capture --client'
+            printf '%s\n' :client
+        case 'socket_vmnet2 --state-dir' 'socket_vmnet2 doctor --root' 'socket_vmnet2 install --prefix' 'socket_vmnet2 install --root' 'socket_vmnet2 install --from' 'socket_vmnet2 migrate --root' 'socket_vmnet2 rollback --prefix' 'socket_vmnet2 rollback --root' 'socket_vmnet2 service --prefix' 'socket_vmnet2 try --dir'
+            printf '%s\n' :dir
+        case 'socket_vmnet2 --runtime-dir'
+            printf '%s\n' :dir none
+        case 'socket_vmnet2 --pidfile' 'socket_vmnet2 -p' 'socket_vmnet --pidfile' 'socket_vmnet -p' 'socket_vmnet2 capture --write' 'socket_vmnet2 capture -w' 'socket_vmnet2 exec --json'
+            printf '%s\n' :file
+        case 'socket_vmnet2 --socket-group' 'socket_vmnet --socket-group' 'socket_vmnet2 try --socket-group'
+            printf '%s\n' :group
+        case 'socket_vmnet2 --vmnet-interface' 'socket_vmnet --vmnet-interface' 'socket_vmnet2 selftest --vmnet-interface' 'socket_vmnet2 service --interface' 'socket_vmnet2 try --vmnet-interface'
+            printf '%s\n' :interface
+        case 'socket_vmnet2 --vmnet-gateway' 'socket_vmnet2 --vmnet-dhcp-end' 'socket_vmnet2 --vmnet-mask' 'socket_vmnet2 --vmnet-interface-id' 'socket_vmnet2 --vmnet-network-identifier' 'socket_vmnet2 --vmnet-nat66-prefix' 'socket_vmnet2 --socket-mode' 'socket_vmnet2 --queue-size' 'socket_vmnet2 --max-clients' 'socket_vmnet2 --metrics-listen' 'socket_vmnet2 --dns-record' 'socket_vmnet2 --vmnet-mtu' 'socket_vmnet2 --vmnet-reserve' 'socket_vmnet2 --vmnet-forward' 'socket_vmnet --vmnet-gateway' 'socket_vmnet --vmnet-dhcp-end' 'socket_vmnet --vmnet-mask' 'socket_vmnet --vmnet-interface-id' 'socket_vmnet --vmnet-network-identifier' 'socket_vmnet --vmnet-nat66-prefix' 'socket_vmnet2 capture --snaplen' 'socket_vmnet2 capture -s' 'socket_vmnet2 capture --count' 'socket_vmnet2 capture -c' 'socket_vmnet2 doctor --reach' 'socket_vmnet2 exec --fd' 'socket_vmnet2 exec --mac' 'socket_vmnet2 exec --name' 'socket_vmnet2 exec --interface-id' 'socket_vmnet2 logs --lines' 'socket_vmnet2 logs -n' 'socket_vmnet2 selftest --timeout' 'socket_vmnet2 selftest --vmnet-gateway' 'socket_vmnet2 selftest --vmnet-dhcp-end' 'socket_vmnet2 selftest --vmnet-mask' 'socket_vmnet2 selftest --vmnet-interface-id' 'socket_vmnet2 selftest --vmnet-network-identifier' 'socket_vmnet2 selftest --vmnet-nat66-prefix' 'socket_vmnet2 selftest --dns-record' 'socket_vmnet2 selftest --vmnet-mtu' 'socket_vmnet2 selftest --vmnet-reserve' 'socket_vmnet2 selftest --vmnet-forward' 'socket_vmnet2 service --name' 'socket_vmnet2 status --interval' 'socket_vmnet2 try --vmnet-gateway' 'socket_vmnet2 try --vmnet-dhcp-end' 'socket_vmnet2 try --vmnet-mask' 'socket_vmnet2 try --vmnet-interface-id' 'socket_vmnet2 try --vmnet-network-identifier' 'socket_vmnet2 try --vmnet-nat66-prefix' 'socket_vmnet2 try --dns-record' 'socket_vmnet2 try --vmnet-mtu' 'socket_vmnet2 try --vmnet-reserve' 'socket_vmnet2 try --vmnet-forward' 'socket_vmnet2 upgrade --timeout'
+            printf '%s\n' :none
+        case 'socket_vmnet2 --socket-user' 'socket_vmnet2 --allow-uid' 'socket_vmnet2 --gateway-user' 'socket_vmnet2 selftest --gateway-user' 'socket_vmnet2 try --socket-user' 'socket_vmnet2 try --gateway-user'
+            printf '%s\n' :user
+        case 'socket_vmnet2 --vmnet-api' 'socket_vmnet2 selftest --vmnet-api' 'socket_vmnet2 try --vmnet-api'
+            printf '%s\n' auto network interface
+        case 'socket_vmnet2 --backend' 'socket_vmnet2 selftest --backend' 'socket_vmnet2 try --backend'
+            printf '%s\n' auto usernet vmnet
+        case 'socket_vmnet2 --vmnet-interfaces' 'socket_vmnet2 selftest --vmnet-interfaces' 'socket_vmnet2 try --vmnet-interfaces'
+            printf '%s\n' client one
+        case 'socket_vmnet2 --log-level'
+            printf '%s\n' debug info warn error
+        case 'socket_vmnet2 --vmnet-mode' 'socket_vmnet --vmnet-mode' 'socket_vmnet2 selftest --vmnet-mode' 'socket_vmnet2 try --vmnet-mode'
+            printf '%s\n' host shared bridged
+        case 'socket_vmnet2 --host-loopback' 'socket_vmnet2 selftest --host-loopback' 'socket_vmnet2 try --host-loopback'
+            printf '%s\n' on off
+        case 'socket_vmnet2 --log-format'
+            printf '%s\n' plain text json
+        case 'socket_vmnet2 service --network'
+            printf '%s\n' shared host bridged
+    end
+end
+
+# __socket_vmnet2_operand COMMAND NUMBER prints what its operand of this number, from 0, may be.
+function __socket_vmnet2_operand
+    switch "$argv"
+        case 'socket_vmnet2 0'
+            printf '%s\n' :file
+        case 'socket_vmnet 0'
+            printf '%s\n' :file
+        case 'socket_vmnet2 capture *'
+            printf '%s\n' :socket
+        case 'socket_vmnet2 clients *'
+            printf '%s\n' :socket
+        case 'socket_vmnet2 doctor 0'
+            printf '%s\n' :socket
+        case 'socket_vmnet2 exec 0'
+            printf '%s\n' :socket
+        case 'socket_vmnet2 exec 1'
+            printf '%s\n' --
+        case 'socket_vmnet2 exec 2'
+            printf '%s\n' :command
+        case 'socket_vmnet2 help 0'
+            printf '%s\n' capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version
+        case 'socket_vmnet2 kick *'
+            printf '%s\n' :client :socket
+        case 'socket_vmnet2 log-level 0'
+            printf '%s\n' debug info warn error
+        case 'socket_vmnet2 log-level 1'
+            printf '%s\n' :socket
+        case 'socket_vmnet2 logs 0'
+            printf '%s\n' :socket
+        case 'socket_vmnet2 service 0'
+            printf '%s\n' install uninstall start stop restart status
+        case 'socket_vmnet2 service 1'
+            printf '%s\n' :option --
+        case 'socket_vmnet2 service 2'
+            printf '%s\n' :daemon
+        case 'socket_vmnet2 status *'
+            printf '%s\n' :socket
+        case 'socket_vmnet2 upgrade 0'
+            printf '%s\n' :socket
+        case 'socket_vmnet_client 0'
+            echo :file
+        case 'socket_vmnet_client *'
+            echo :command
+    end
+end
+
+# __socket_vmnet2_offer BEGIN LINE... prints the lines that begin with that. It fails if there is none.
+function __socket_vmnet2_offer
+    string match -r -- '^'(string escape --style=regex -- $argv[1])'.*' $argv[2..]
+end
+
+# __socket_vmnet2_kind COMMAND PROGRAM BEGIN KIND... prints what is of one of these kinds and begins with that.
+function __socket_vmnet2_kind
+    for kind in $argv[4..]
+        switch $kind
+            case :file
+                __fish_complete_path $argv[3]
+            case :dir
+                __fish_complete_directories $argv[3] ''
+            case :socket
+                command -sq $argv[2]; and __socket_vmnet2_offer $argv[3] (command $argv[2] status --sockets 2>/dev/null)
+                or __fish_complete_path $argv[3]
+            case :client
+                command -sq $argv[2]; and __socket_vmnet2_offer $argv[3] (command $argv[2] clients --names 2>/dev/null)
+            case :user
+                __socket_vmnet2_offer $argv[3] (__fish_complete_users)
+            case :group
+                __socket_vmnet2_offer $argv[3] (__fish_complete_groups)
+            case :interface
+                __socket_vmnet2_offer $argv[3] (__fish_print_interfaces)
+            case :command
+                complete -C $argv[3]
+            case :option
+                __socket_vmnet2_offer $argv[3] (__socket_vmnet2_options $argv[1])
+            case :none
+            case '*'
+                __socket_vmnet2_offer $argv[3] $kind
+        end
+    end
+end
+
+function __socket_vmnet2
+    set -l words (commandline -opc)
+    set -l cur (commandline -ct)
+    set -l program $words[1]
+    set -l command (string replace -r '.*/' '' -- $program)
+    set -l first "$command$words[2]"
+    set -l i 2
+    if test $command = socket_vmnet2; and contains -- "$words[2]" capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version
+        set command "$command $words[2]"
+        set i 3
+    end
+
+    # What was there before: n operands, and perhaps an option whose value this is.
+    set -l n 0
+    set -l taker ''
+    set -l dashes ''
+    for i in (seq $i (count $words))
+        set -l kind (__socket_vmnet2_operand $command $n)
+        if test -n "$taker"
+            set taker ''
+        else if test -n "$dashes" -o $command = socket_vmnet_client; or not string match -q -- '-?*' "$words[$i]"
+            if test "$kind" = :command
+                complete -C "$(string join ' ' -- (string escape -- $words[$i..]) $cur'')"
+                return
+            end
+            set n (math $n + 1)
+        else if test "$words[$i]" = --
+            set dashes 1
+            test "$kind[-1]" != --; or set n (math $n + 1)
+            if test "$(__socket_vmnet2_operand $command $n)" = :daemon
+                set command socket_vmnet2
+                set n 0
+                set dashes ''
+            end
+        else if set -l value (__socket_vmnet2_value "$command $words[$i]"); and set -q value[1]
+            set taker $words[$i]
+        end
+    end
+
+    if test -n "$taker"
+        __socket_vmnet2_kind $command $program "$cur" (__socket_vmnet2_value "$command $taker")
+        return
+    end
+    if test -z "$dashes" -a $command != socket_vmnet_client
+        if set -l parts (string split -m 1 = -- $cur); and string match -q -- '--*' $cur
+            __socket_vmnet2_kind $command $program "$parts[2]" (__socket_vmnet2_value "$command $parts[1]") | string replace -r '^' -- "$parts[1]="
+            return
+        else if string match -q -- '-*' $cur
+            __socket_vmnet2_offer $cur (__socket_vmnet2_options $command)
+            return
+        end
+    end
+    if test "$first" = socket_vmnet2
+        __socket_vmnet2_offer "$cur" (string replace -- : \t \
+            'capture:Shows the frames of a running daemon\'s clients, or writes them in the format pcapng, which Wireshark, tshark and tcpdump read' \
+            'clients:Lists the clients of the daemon at SOCKET, or of all daemons that are found' \
+            'doctor:Checks what of socket_vmnet and socket_vmnet2 is here and what it depends on' \
+            'exec:Connects to the network of the daemon at SOCKET and runs COMMAND in the place of this process, with the connection as an open file descriptor' \
+            'help:Prints the usage text of the daemon, or that of COMMAND' \
+            'install:Puts the programs where socket_vmnet\'s are, as real files, and keeps what was there' \
+            'kick:Ends the connections of clients' \
+            'log-level:Tells how much the daemon at SOCKET writes to its log, or changes that while it runs' \
+            'logs:Shows the last lines of the log of the daemon at SOCKET, whether it runs or not' \
+            'migrate:Looks for what of socket_vmnet is here - programs, jobs, Lima\'s networks, Colima, minikube, running daemons and their clients - and prints it, and the lines to type to have socket_vmnet2 in its place' \
+            'rollback:Undoes "socket_vmnet2 install"' \
+            'selftest:Opens the network that a daemon with the same options would open, but for itself alone, and tries it with fake guests' \
+            'service:Makes the daemon a service of this system, launchd\'s on macOS and systemd\'s on Linux' \
+            'status:Tells what the daemon at SOCKET does' \
+            'try:Runs a daemon in the foreground to try it beside whatever is installed' \
+            'upgrade:Has the daemon at SOCKET go on as the program that is now installed at the path it was started from' \
+            'version:Tells the version of this program' \
+            )
+        and return
+    end
+    set -l kinds (__socket_vmnet2_operand $command $n)
+    if set -q kinds[1]
+        __socket_vmnet2_kind $command $program "$cur" $kinds
+    else if test -z "$dashes"
+        __socket_vmnet2_offer "$cur" (__socket_vmnet2_options $command)
+    end
+end
+
+for program in socket_vmnet2 socket_vmnet socket_vmnet_client
+    complete -c $program -f -a '(__socket_vmnet2)'
+end
