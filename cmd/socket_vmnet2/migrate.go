@@ -42,7 +42,9 @@ func migrateAction(c *cli.Context, env compat.IO) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	done := progress(env, "looking for programs, jobs, machines and processes")
 	inventory := find.Look(c.Context, s)
+	done()
 	moves := inventory.Moves(s.Program)
 	code := 0
 	if !inventory.Ours() && !slices.ContainsFunc(moves, func(m find.Move) bool { return len(m.Lines) > 0 }) {

@@ -87,6 +87,7 @@ func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env com
 	if c.Bool("quick") {
 		o.Burst, o.Interfaces = 250*time.Millisecond, 8
 	}
+	defer progress(env, fmt.Sprintf("trying the network, at most %v", timeout))()
 	if c.Bool("json") {
 		rep := selftest.Run(ctx, o)
 		rep.Log = kept.kept()

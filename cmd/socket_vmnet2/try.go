@@ -152,7 +152,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	t.cfg.SocketPath, t.cfg.StateDir = filepath.Join(dir, trySocket), filepath.Join(dir, "state")
 
 	return daemon.Try(ctx, t.cfg, t.log, func(n network.Info, datagrams bool) error {
-		if _, err := io.WriteString(t.out, t.describe(n, datagrams).text(t.json)); err != nil {
+		if _, err := io.WriteString(t.out, t.describe(n, datagrams).text(t.json, programsHere(ctx))); err != nil {
 			return fmt.Errorf("cannot tell where the socket is: %w", err)
 		}
 		return nil

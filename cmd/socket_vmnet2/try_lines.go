@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -14,13 +15,16 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -50,8 +54,8 @@ type tryReady struct {
 	Lines   []tryLine `json:"lines"`
 }
 
-// text is r for a person, or as a line of JSON.
-func (r tryReady) text(asJSON bool) string {
+// text is r for a person, with the lines for programs that are here, or as a line of JSON, with all.
+func (r tryReady) text(asJSON bool, here []string) string {
 	if asJSON {
 		return jsonString(r) + "\n"
 	}
@@ -66,6 +70,9 @@ func (r tryReady) text(asJSON bool) string {
 		fmt.Fprintf(&b, "The socket is for user %s and group %s: --socket-user=USER and --socket-group=GROUP choose others\n", r.User, r.Group)
 	}
 	for _, l := range r.Lines {
+		if !slices.Contains(here, l.For) {
+			continue
+		}
 		fmt.Fprintf(&b, "\n%s\n", l.What)
 		for line := range strings.SplitSeq(l.Use, "\n") {
 			if line != "" {
@@ -79,7 +86,8 @@ func (r tryReady) text(asJSON bool) string {
 			fmt.Fprintf(&b, "  note: %s\n", l.Note)
 		}
 	}
-	b.WriteString("\nTwo guests need two MAC addresses. Nothing that is installed was touched. Ctrl-C ends the network and removes it.\n\n")
+	b.WriteString("\nThat is for what is installed here; with --json there are lines for all programs. Two guests need two MAC addresses.\n" +
+		"Nothing that is installed was touched. Ctrl-C ends the network and removes it.\n\n")
 	return printable.Lines(b.String())
 }
 
@@ -157,11 +165,6 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 		},
 		{"lima", "Lima, a new machine for the trial", "limactl start --tty=false --name=" + tryGuest + " --set=" +
 			quote(`.networks=[{"socket":`+jsonString(r.Socket)+"}]"), "limactl delete --force " + tryGuest, ""},
-		{
-			"minikube", "minikube with the qemu driver, a new cluster for the trial", "minikube start --profile=" + tryGuest +
-				" --driver=qemu --network=socket_vmnet --socket-vmnet-path=" + quote(r.Socket) + " --socket-vmnet-client-path=" + quote(r.Client),
-			"minikube delete --profile=" + tryGuest, minikubeNote(gateway),
-		},
 		{"qemu", "QEMU 9.2 and newer", device + " -netdev " + quote(stream+",reconnect-ms=500"), leave, ""},
 		{"qemu-8.0", "QEMU 8.0 to 9.1", device + " -netdev " + quote(stream+",reconnect=1"), leave, ""},
 		{"qemu-7.2", "QEMU 7.2", device + " -netdev " + quote(stream), leave, ""},
@@ -169,6 +172,13 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 			"qemu-old", "any older QEMU", quote(r.Client) + " " + quote(r.Socket) + " qemu-system-... " + device + " -netdev socket,id=n0,fd=3",
 			"start QEMU as before", "",
 		},
+	}
+	if goos == "darwin" { // where alone minikube has the network socket_vmnet
+		lines = append(lines, tryLine{
+			"minikube", "minikube with the qemu driver, a new cluster for the trial", "minikube start --profile=" + tryGuest +
+				" --driver=qemu --network=socket_vmnet --socket-vmnet-path=" + quote(r.Socket) + " --socket-vmnet-client-path=" + quote(r.Client),
+			"minikube delete --profile=" + tryGuest, minikubeNote(gateway),
+		})
 	}
 	if goos == "darwin" && r.Dgram != "" {
 		lines = append(lines,
@@ -182,7 +192,7 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 			})
 	}
 	for i, l := range lines {
-		if why := r.unusable(l.For, goos); why != "" {
+		if why := r.unusable(l.For); why != "" {
 			lines[i] = tryLine{For: l.For, What: l.What, Note: why}
 		}
 	}
@@ -190,16 +200,59 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 }
 
 // unusable tells why a program cannot use the network, empty if it can.
-func (r tryReady) unusable(program, goos string) string {
+func (r tryReady) unusable(program string) string {
 	switch {
-	case program == "minikube" && goos != "darwin":
-		return "minikube has the network socket_vmnet on macOS only"
 	case program == "minikube" && r.Backend != string(compat.BackendVmnet):
 		return "minikube looks for its guests in /var/db/dhcpd_leases, where only vmnet's DHCP server writes: leave --backend away"
 	case (program == "minikube" || program == "qemu-old") && r.Client == "":
 		return "it needs socket_vmnet_client, and there is none beside this program; \"make\" builds both into one directory"
 	}
 	return ""
+}
+
+// programsHere are the names of the lines for what is installed, or that of QEMU if nothing is.
+func programsHere(ctx context.Context) (here []string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for line, program := range map[string]string{"lima-yaml": "limactl", "lima": "limactl", "minikube": "minikube", "vfkit": "vfkit", "krunkit": "krunkit"} {
+		if installed(program) != "" {
+			here = append(here, line)
+		}
+	}
+	for _, program := range []string{"qemu-system-x86_64", "qemu-system-aarch64"} {
+		if path := installed(program); path != "" {
+			return append(here, qemuLine(find.AskVersion(ctx, path)))
+		}
+	}
+	if len(here) == 0 {
+		here = append(here, "qemu")
+	}
+	return here
+}
+
+// installed is where a program is; sudo may not know where Homebrew puts it.
+func installed(program string) string {
+	for _, dir := range []string{"", "/opt/homebrew/bin", "/usr/local/bin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// qemuLine is the name of the line for the QEMU that says so of its version.
+func qemuLine(said string) string {
+	var major, minor int
+	_, _ = fmt.Sscanf(said, "QEMU emulator version %d.%d", &major, &minor)
+	switch v := 100*major + minor; {
+	case v == 0, v >= 902:
+		return "qemu"
+	case v >= 800:
+		return "qemu-8.0"
+	case v >= 702:
+		return "qemu-7.2"
+	}
+	return "qemu-old"
 }
 
 // minikubeNote warns of a gateway that minikube does not expect.

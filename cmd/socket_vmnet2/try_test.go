@@ -87,6 +87,11 @@ func TestTryGuest(t *testing.T) {
 }
 
 func TestTryText(t *testing.T) {
+	bin := t.TempDir() // what is installed
+	for program, text := range map[string]string{"limactl": "", "krunkit": "", "qemu-system-x86_64": "echo QEMU emulator version 8.1.0 '(v8)'"} {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	}
+	t.Setenv("PATH", bin+":/usr/bin:/bin")
 	dir := filepath.Join(shortDir(t), "and, a comma")
 	p := try(t, "--dir="+dir)
 	p.shows(t, "Ctrl-C", 1)
@@ -94,6 +99,10 @@ func TestTryText(t *testing.T) {
 	assert.Contains(t, text, "The network is ready: "+dir+"/sock on usernet\n")
 	assert.Contains(t, text, "    networks:\n    - socket: \""+dir+"/sock\"\n")
 	assert.Contains(t, text, "  undo: limactl delete --force socket-vmnet2-try\n")
+	if runtime.GOOS == "linux" {
+		assert.NotContains(t, text, "minikube")
+		assert.LessOrEqual(t, strings.Count(text, "\n"), 25)
+	}
 	p.stop(t)
 	assert.NoDirExists(t, dir)
 }
@@ -160,7 +169,7 @@ func TestTryLines(t *testing.T) {
 		assert.Equal(t, want, lineFor(t, name, mac, "darwin", "192.168.107.1").Use, name)
 	}
 	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 9)
-	assert.Len(t, tryLines(mac, "linux", netip.Addr{}, nil), 7, "vfkit and krunkit are for macOS")
+	assert.Len(t, tryLines(mac, "linux", netip.Addr{}, nil), 6, "minikube, vfkit and krunkit are for macOS")
 	mac.Dgram = ""
 	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 7, "no socket for them")
 }
@@ -194,6 +203,28 @@ func TestTryQuoting(t *testing.T) {
 		assert.Equal(t, []string{r.Client, socket}, words("qemu-old")[:2])
 		assert.Contains(t, words("qemu"), "stream,id=n0,server=off,addr.type=unix,addr.path="+strings.ReplaceAll(socket, ",", ",,")+",reconnect-ms=500")
 	}
+}
+
+func TestQEMULine(t *testing.T) {
+	for said, want := range map[string]string{
+		"QEMU emulator version 10.1.0": "qemu", "QEMU emulator version 9.2.0\n": "qemu", "QEMU emulator version 9.1.3": "qemu-8.0",
+		"QEMU emulator version 8.0.0": "qemu-8.0", "QEMU emulator version 7.2.22 (Debian 1:7.2)": "qemu-7.2", "QEMU emulator version 7.1": "qemu-old", "": "qemu",
+	} {
+		assert.Equal(t, want, qemuLine(said), said)
+	}
+}
+
+// TestProgramsHere: nothing is left out of what is installed, and with nothing it is a line for QEMU.
+func TestProgramsHere(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	if installed("limactl")+installed("minikube")+installed("vfkit")+installed("krunkit")+installed("qemu-system-x86_64")+installed("qemu-system-aarch64") == "" {
+		assert.Equal(t, []string{"qemu"}, programsHere(t.Context()))
+	}
+	for _, program := range []string{"limactl", "minikube", "qemu-system-aarch64"} {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"), 0o755))
+	}
+	assert.Subset(t, programsHere(t.Context()), []string{"lima", "lima-yaml", "minikube", "qemu"})
 }
 
 func TestClientProgram(t *testing.T) {

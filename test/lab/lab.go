@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 )
 
 // An Options tells New what to use. The zero value of a field has the meaning its comment gives.
@@ -118,4 +119,26 @@ func (l *Lab) own(p *Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.procs = append(l.procs, p)
+}
+
+// TellEvery is how often a command that a person waits for says that it goes on.
+const TellEvery = 5 * time.Second
+
+// Every calls tell with the time that has passed, again and again, until the function that it returns is called.
+func Every(period time.Duration, tell func(passed time.Duration)) (stop func()) {
+	began, done := time.Now(), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				tell(time.Since(began).Round(time.Second))
+			}
+		}
+	})
+	return func() { close(done); wg.Wait() }
 }

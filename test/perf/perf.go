@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // run is the verb run: every direction with one daemon. Results are written when all of them are there, so that a directory
@@ -58,6 +61,11 @@ func (p *perf) runSource() (source, error) {
 	return src, err
 }
 
+// goesOn tells that something goes on, until the function that it returns is called.
+func (p *perf) goesOn(what string) (stop func()) {
+	return lab.Every(lab.TellEvery, func(passed time.Duration) { p.say("... %s for %v", what, passed) })
+}
+
 // with starts a daemon and the machines on it, measures the directions and stops everything again.
 func (p *perf) with(ctx context.Context, src source, directions ...string) (results []result, err error) {
 	var d *daemon
@@ -72,11 +80,16 @@ func (p *perf) with(ctx context.Context, src source, directions ...string) (resu
 		return nil, err
 	}
 	p.say("Starting %d machines on %s", p.count, d.socket)
-	if err := p.machines.start(ctx, p.count, d); err != nil {
+	stop := p.goesOn("starting")
+	err = p.machines.start(ctx, p.count, d)
+	stop()
+	if err != nil {
 		return nil, err
 	}
 	for _, direction := range directions {
+		stop := p.goesOn(direction)
 		r, err := p.measure(ctx, d, direction)
+		stop()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", direction, err)
 		}

@@ -34,20 +34,21 @@ const (
 
 // A run is one soak.
 type run struct {
-	o       options
-	ctx     context.Context // ends with the run
-	abort   context.CancelCauseFunc
-	began   time.Time
-	socket  string // the daemon's
-	ways    []vnettest.Transport
-	ledger  *ledger.Ledger
-	book    *book
-	daemon  *daemon
-	guests  []*guest
-	hostile []*hostile
-	watch   *witnesses
-	totals  totals
-	mortal  atomic.Int64 // connections that end with the daemon
+	o        options
+	ctx      context.Context // ends with the run
+	abort    context.CancelCauseFunc
+	began    time.Time
+	socket   string // the daemon's
+	ways     []vnettest.Transport
+	ledger   *ledger.Ledger
+	book     *book
+	daemon   *daemon
+	guests   []*guest
+	hostile  []*hostile
+	watch    *witnesses
+	totals   totals
+	printing sync.Mutex   // of what is said while it runs
+	mortal   atomic.Int64 // connections that end with the daemon
 	// enough, if not nil, tells whether there was enough for the run to end in time: tests want something to have happened, however
 	// busy the machine is.
 	enough func() bool

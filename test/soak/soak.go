@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
@@ -40,7 +39,15 @@ func soak(ctx context.Context, o options, out io.Writer) (*result, error) {
 		r.enough = func() bool { return o.enough(r.result()) }
 	}
 	_, _ = fmt.Fprintf(out, "soak: seed %d, %d clients, %s on %s, files in %s\n", r.o.Seed, r.o.Clients, r.o.Duration, r.o.Backend, r.o.Dir)
+	stop := lab.Every(max(lab.TellEvery, r.o.Duration/60), func(passed time.Duration) {
+		t := &r.totals
+		r.printing.Lock()
+		defer r.printing.Unlock()
+		_, _ = fmt.Fprintf(out, "soak: %v: %d connections, %d frames, %d starts, %d upgrades, %d violations\n", passed,
+			t.connections.Load(), t.sent.Load(), t.starts.Load(), t.upgrades.Load(), sum(r.ledger.Counts()))
+	})
 	err = r.run(ctx)
+	stop()
 	res := r.result()
 	cleanup(err == nil && len(res.Violations) == 0)
 	return res, err
@@ -70,12 +77,11 @@ func prepare(ctx context.Context, o options, out io.Writer) (r *run, cleanup fun
 		cleanup(true)
 		return nil, nil, err
 	}
-	var printing sync.Mutex
 	r.ledger = ledger.New(ledger.Options{
 		Run: uint32(o.Seed), Now: r.now, Alien: r.alien,
 		Report: func(v ledger.Violation) {
-			printing.Lock()
-			defer printing.Unlock()
+			r.printing.Lock()
+			defer r.printing.Unlock()
 			_, _ = fmt.Fprintf(out, "soak: %8.3f %s: %s\n", v.At.Seconds(), v.Kind, v.Text)
 		},
 	})

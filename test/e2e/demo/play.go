@@ -60,10 +60,14 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	d.attach()
 	// All have an address before the first of them looks for another.
-	for _, steps := range [][]step{{{"boot", d.boot}, {"get a DHCP lease", d.lease}}, talk} {
-		if err := d.all(ctx, steps); err != nil {
-			return err
-		}
+	stop := lab.Every(lab.TellEvery, func(passed time.Duration) { d.sayf("demo", "booting for %v, usually 20 s without KVM", passed) })
+	err := d.all(ctx, []step{{"boot", d.boot}, {"get a DHCP lease", d.lease}})
+	stop()
+	if err == nil {
+		err = d.all(ctx, talk)
+	}
+	if err != nil {
+		return err
 	}
 	return d.stop(ctx)
 }
@@ -210,17 +214,23 @@ func (d *demo) stop(ctx context.Context) error {
 func (d *demo) table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "guest\tattached by\tMAC\tlease\tping gateway\tping next\tfetch")
+	fmt.Fprintln(w, "guest\tattached by\taddress\tgateway\tnext\tpage")
 	for i := range d.vms {
 		v, fetched := &d.vms[i], "-"
 		if v.fetch > 0 {
-			fetched = "ok, " + ms(v.fetch)
+			fetched = ms(v.fetch)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s/%s\t%s\t%s\t%s\n", v.Name, v.how, v.MAC, v.lease.IP, v.lease.Bits,
-			ms(v.gateway), ms(v.peer), fetched)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.options.Name, v.how, v.lease.IP, ms(v.gateway), ms(v.peer), fetched)
 	}
 	_ = w.Flush() // to a string
+	fmt.Fprintf(&b, "Times: a ping to the gateway and to the next guest, a page from the host.\n\nNow start your own: %s try\n",
+		filepath.Join(d.bin, "socket_vmnet2"))
 	return b.String()
 }
 
-func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+func ms(d time.Duration) string {
+	if d >= 100*time.Millisecond {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+}
