@@ -62,6 +62,7 @@ func printNames(c *cli.Context, env compat.IO) error {
 	if err != nil {
 		return err
 	}
+	var b strings.Builder
 	for _, d := range all {
 		answer, err := askWithin(c.Context, namesTime, d, http.MethodGet, "/v1/clients", nil)
 		var l control.Clients
@@ -76,12 +77,10 @@ func printNames(c *cli.Context, env compat.IO) error {
 			if found, err := choose(l.Clients, name); err != nil || found.ID != client.ID || !plainName.MatchString(name) {
 				name = strconv.FormatUint(client.ID, 10)
 			}
-			if _, err := fmt.Fprintln(env.Stdout, name); err != nil {
-				return err
-			}
+			b.WriteString(name + "\n")
 		}
 	}
-	return nil
+	return (&viewer{env: env}).print(b.String())
 }
 
 // plainName is a word that no shell changes.

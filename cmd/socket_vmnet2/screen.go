@@ -18,6 +18,7 @@ type screen struct {
 	fd    int // of the terminal; -1: it is none
 	color bool
 	moves bool // the cursor does
+	ascii bool // it shows nothing else
 }
 
 // screenOf looks at standard output, at TERM and at NO_COLOR (https://no-color.org).
@@ -29,7 +30,29 @@ func screenOf(env compat.IO) screen {
 	kind, _ := env.LookupEnv("TERM")
 	none, _ := env.LookupEnv("NO_COLOR")
 	moves := kind != "" && kind != "dumb"
-	return screen{fd: int(f.Fd()), moves: moves, color: moves && none == ""}
+	return screen{fd: int(f.Fd()), moves: moves, color: moves && none == "", ascii: !isUTF8(env.LookupEnv)}
+}
+
+// isUTF8 tells whether the locale is one of UTF-8.
+func isUTF8(lookup func(string) (string, bool)) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value, _ := lookup(name); value != "" {
+			value = strings.ToUpper(strings.ReplaceAll(value, "-", ""))
+			return strings.Contains(value, "UTF8")
+		}
+	}
+	return false
+}
+
+// toASCII is what stands for a character where there is only ASCII: > for what was cut, else ?.
+func toASCII(r rune) rune {
+	switch {
+	case r == '…':
+		return '>'
+	case r > '~':
+		return '?'
+	}
+	return r
 }
 
 // options are those for text on it. The size is asked for each time: the window may have been changed.

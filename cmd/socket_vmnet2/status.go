@@ -79,7 +79,7 @@ func (v *viewer) statusAction(c *cli.Context, env compat.IO) (int, error) {
 	case c.Bool("sockets"):
 		all, err := theDaemons(c.Args().Slice())
 		if err == nil {
-			err = v.write([]byte(strings.Join(append(socketsOf(all), ""), "\n")))
+			err = v.print(strings.Join(append(socketsOf(all), ""), "\n"))
 		}
 		return 0, err
 	case c.Bool("hosts"):
@@ -125,7 +125,7 @@ func (v *viewer) run(c *cli.Context, env compat.IO) (int, error) {
 	}
 	looks := v.lookAll(c.Context, daemons)
 	code := v.complain(looks, len(args) > 0)
-	if err := v.write(v.page(looks)); err != nil && !errors.Is(err, errUnread) {
+	if err := v.print(string(v.page(looks))); err != nil {
 		return 1, err
 	}
 	if slices.ContainsFunc(looks, glance.unwell) {
@@ -168,7 +168,11 @@ func (v *viewer) page(looks []glance) []byte {
 			}
 			o := v.screen.options(v.wide)
 			o.Before = l.before
-			b.WriteString(v.text(l.status, o))
+			text := v.text(l.status, o)
+			if v.screen.ascii {
+				text = strings.Map(toASCII, text)
+			}
+			b.WriteString(text)
 		}
 	}
 	return b.Bytes()
@@ -176,6 +180,14 @@ func (v *viewer) page(looks []glance) []byte {
 
 // errUnread is that the reader of standard output has seen enough, as head does. It ends a command with success.
 var errUnread = errors.New("nothing reads standard output")
+
+// print writes what is the last to standard output.
+func (v *viewer) print(text string) error {
+	if err := v.write([]byte(text)); !errors.Is(err, errUnread) {
+		return err
+	}
+	return nil
+}
 
 // write writes to standard output.
 func (v *viewer) write(b []byte) error {

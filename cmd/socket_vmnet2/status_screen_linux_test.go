@@ -96,6 +96,8 @@ func TestScreen(t *testing.T) {
 		color bool
 	}{
 		{"narrow", 40, []string{"TERM=xterm"}, nil, true},
+		{"usual", 80, []string{"TERM=xterm", "LANG=C.UTF-8"}, nil, true},
+		{"wide", 200, []string{"TERM=xterm", "LC_ALL=C.UTF-8"}, nil, true},
 		{"very wide", 250, []string{"TERM=xterm"}, nil, true},
 		{"no colour", 80, []string{"TERM=xterm", "NO_COLOR=1"}, nil, false},
 		{"dumb", 80, []string{"TERM=dumb"}, nil, false},
@@ -112,7 +114,7 @@ func TestScreen(t *testing.T) {
 			assert.Equal(t, tt.color, strings.Contains(w.stdout.String(), "\x1b[1m"))
 			plain := strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "", "\x1b[33m", "").Replace(strings.Join(lines, "\n"))
 			assert.NotContains(t, plain, "\x1b")
-			all := len(tt.args) > 0 || tt.width == 0 || tt.width > 200
+			all := len(tt.args) > 0 || tt.width == 0 || tt.width >= 200
 			assert.Equal(t, all, strings.Contains(plain, "IFACE"))
 			for line := range strings.Lines(plain) {
 				assert.Equal(t, all && tt.width < 200 && tt.width > 0, tt.width > 0 && len(strings.TrimSpace(line)) > int(tt.width), "%q", line)

@@ -4,9 +4,11 @@ package main
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +48,42 @@ func TestWatch(t *testing.T) {
 	w.shows(t, "upgraded in place once", 2)
 	w.interrupt(t)
 	assert.Empty(t, w.stderr.String())
+}
+
+// closedPipe is standard output whose reader has gone.
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestClosedPipe: a reader that has seen enough, as head, is no error.
+func TestClosedPipe(t *testing.T) {
+	p := start(t)
+	for _, args := range []string{"status", "status --json", "status --hosts", "status --sockets", "status --watch", "clients", "clients --names"} {
+		var errs strings.Builder
+		words := append(strings.Fields(args), p.sock)
+		code := runCommand(words[0], words[1:], compat.IO{Stdout: closedPipe{}, Stderr: &errs, LookupEnv: os.LookupEnv})
+		assert.Zero(t, code, "%s", args)
+		assert.Empty(t, errs.String(), args)
+	}
+}
+
+// TestASCII: without UTF-8 nothing but ASCII is shown.
+func TestASCII(t *testing.T) {
+	assert.Equal(t, "a>?\n", strings.Map(toASCII, "a…é\n"))
+	for set, want := range map[string]bool{
+		"": false, "LANG=C": false, "LANG=de_DE.UTF-8": true, "LANG=en_US.utf8": true, "LC_ALL=C LANG=C.UTF-8": false,
+		"LC_CTYPE=UTF-8 LANG=C": true, "LC_ALL= LANG=C.UTF-8": true,
+	} {
+		got := isUTF8(func(name string) (string, bool) {
+			for word := range strings.FieldsSeq(set) {
+				if value, ok := strings.CutPrefix(word, name+"="); ok {
+					return value, true
+				}
+			}
+			return "", false
+		})
+		assert.Equal(t, want, got, set)
+	}
 }
 
 // TestWatched is what is said of a daemon as looks follow each other.
