@@ -160,7 +160,8 @@ type use struct {
 
 // direct are the modules that go.mod and tools/release/go.mod require directly.
 var direct = map[string]use{
-	"github.com/urfave/cli/v2": {"MIT", []string{"cmd/socket_vmnet2", "cmd/vmnet-helper", "internal/compat"}, nil},
+	"github.com/urfave/cli/v2":  {"MIT", []string{"cmd/socket_vmnet2", "cmd/vmnet-helper", "internal/compat"}, nil},
+	"github.com/xrash/smetrics": {"MIT", []string{"internal/compat"}, nil},
 	"golang.org/x/sys": {"BSD-3-Clause", []string{
 		"cmd/socket_vmnet2", "cmd/socket_vmnet_client", "cmd/vmnet-helper", "internal/compat", "internal/daemon", "internal/daemon/handover",
 		"internal/daemon/inherit", "internal/daemon/rundir", "internal/darwinapi", "internal/gateway", "internal/hostfs",

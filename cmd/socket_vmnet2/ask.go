@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -81,9 +82,15 @@ func explainDaemon(d find.Daemon) error {
 	if d.PID != 0 {
 		process = fmt.Sprintf(" (process %d, %s)", d.PID, printable.Lines(d.Program))
 	}
+	info, err := os.Stat(name)
+	there := err == nil
 	switch err := d.Err; {
 	case err == nil:
 		return nil
+	case there && info.IsDir() && errors.Is(err, find.ErrNothing):
+		return fmt.Errorf("%s: it is a directory and has no control socket of a daemon: name the SOCKET that the daemon serves", name)
+	case there && !info.IsDir() && info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s: it is a file and not a socket: name the SOCKET that a daemon serves", name)
 	case errors.Is(err, find.ErrNothing) && d.PID != 0:
 		return fmt.Errorf("%s: its daemon%s runs, but the socket is not there: it was removed, or the daemon starts, or it runs in a container", name, process)
 	case errors.Is(err, find.ErrNothing):

@@ -99,7 +99,7 @@ type attack struct {
 // attacks has each file and directory that the daemon makes, once. What else may lie there, such as a fifo or a hard link, is
 // tested where the file is made: packages compat, rundir, hostfs and state.
 var attacks = []attack{
-	{path: "A/s", want: "ERROR| bind: Address already in use\n"},
+	{path: "A/s", want: "ERROR| bind: Address already in use: "},
 	{path: "A/s.lock", want: "ERROR| bind: "}, // in a sticky directory Linux itself may forbid it
 	{path: "A/pid", want: `pid": Too many levels of symbolic links` + "\n"},
 	{path: "A/s.d", runs: true, want: "it is no directory, or a link"},

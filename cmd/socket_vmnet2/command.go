@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -35,7 +36,7 @@ func commands(env compat.IO) []*cli.Command {
 		versionCommand(env),
 	}
 	for _, c := range all {
-		c.Flags = append(c.Flags, &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this text and end"})
+		c.Flags = append(c.Flags, &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show this help and exit"})
 	}
 	return all
 }
@@ -48,8 +49,11 @@ func commandNames() (names []string) {
 	return names
 }
 
-// errUsage is a command line that is none: the usage text follows it.
+// errUsage is a bad command line.
 type errUsage struct{ error }
+
+// Unwrap is what is bad about it.
+func (e errUsage) Unwrap() error { return e.error }
 
 // An exit is the exit code of an action, which may have no error.
 type exit struct {
@@ -86,7 +90,9 @@ func runCommand(name string, args []string, env compat.IO) int {
 	set, err := compat.ParseCommand(c, args)
 	switch {
 	case errors.Is(err, compat.ErrHelp):
-		_, err = io.WriteString(env.Stdout, compat.Usage(c))
+		if _, err = io.WriteString(env.Stdout, compat.Usage(c, env.Width)); errors.Is(err, syscall.EPIPE) {
+			err = nil // as for head
+		}
 	case err != nil:
 		err = errUsage{err}
 	default:
@@ -103,10 +109,10 @@ func runCommand(name string, args []string, env compat.IO) int {
 	}
 	log := compat.NewLogger(env.Stderr, slog.LevelInfo)
 	for _, err := range eachError(err) {
+		if errors.As(err, new(errUsage)) {
+			err = compat.SeeHelp(err, c.Name)
+		}
 		compat.LogError(log, err)
-	}
-	if errors.As(err, new(errUsage)) {
-		_, _ = io.WriteString(env.Stdout, compat.Usage(c))
 	}
 	return code
 }

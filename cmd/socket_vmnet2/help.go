@@ -3,14 +3,62 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
+
+// summaries are what the commands do, in a line each.
+var summaries = map[string]string{
+	"capture":   "show the clients' frames, or record them for Wireshark",
+	"clients":   "list the clients",
+	"doctor":    "check what on this machine stops the network, and what to do",
+	"exec":      "run a program, such as a VM, with a connection to the network",
+	"help":      "show this help, or that of a command",
+	"install":   "put the programs where socket_vmnet's are",
+	"kick":      "disconnect clients",
+	"log-level": "show or change how much the daemon logs",
+	"migrate":   "plan the move from socket_vmnet",
+	"rollback":  "undo install",
+	"selftest":  "test the network with fake guests",
+	"service":   "have launchd or systemd run the daemon",
+	"status":    "show the network, its clients and what is wrong",
+	"try":       "try a network beside what is installed",
+	"upgrade":   "have the daemon become the installed program; clients stay",
+	"version":   "show the version of this program",
+}
+
+// summary is a line about a command.
+func summary(c *cli.Command) string {
+	first, _, _ := strings.Cut(strings.ReplaceAll(c.Usage, "\n", " "), ". ")
+	first, _, _ = strings.Cut(first, ": ")
+	return cmp.Or(summaries[c.Name], first)
+}
+
+// commandItems are the subcommands for the usage text of the daemon.
+func commandItems() (items []compat.Item) {
+	for _, c := range commands(compat.IO{}) {
+		items = append(items, compat.Item{Name: c.Name, Text: []string{summary(c)}})
+	}
+	return items
+}
+
+// widthOf is how long lines of text may be: what COLUMNS says, or the width of the terminal; 0 if neither is known.
+func widthOf(env compat.IO) int {
+	text, _ := env.LookupEnv("COLUMNS")
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		return n
+	}
+	width, _ := screenOf(env).size()
+	return width
+}
 
 func helpCommand(env compat.IO) *cli.Command {
 	return &cli.Command{
@@ -24,14 +72,14 @@ func helpCommand(env compat.IO) *cli.Command {
 
 // helpAction has the daemon or the subcommand print its own text.
 func helpAction(c *cli.Context, env compat.IO) (int, error) {
-	env.Commands = commandNames()
+	env.Commands = commandItems()
 	name := c.Args().First()
 	switch {
 	case name == "":
-		_, code := compat.Parse(compat.New, []string{"socket_vmnet2", "--help"}, env)
+		_, code := compat.Parse(compat.New, []string{compat.Program, "--help"}, env)
 		return code, nil
-	case !slices.Contains(env.Commands, name):
-		return 1, compat.UnknownCommand(name, env.Commands)
+	case !slices.Contains(commandNames(), name):
+		return 1, compat.SeeHelp(compat.UnknownCommand(name, env.Commands), "")
 	}
 	return runCommand(name, []string{"--help"}, env), nil
 }

@@ -37,11 +37,12 @@ func run(argv []string) int {
 	if len(argv) > 0 {
 		personality = compat.PersonalityOf(argv[0])
 	}
-	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv, Commands: commandNames()}
+	env := compat.IO{Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv, Commands: commandItems()}
+	env.Width = widthOf(env)
 	if code, ran := daemon.Check(argv, os.Stdin, env); ran {
 		return code
 	}
-	if name, args := compat.Subcommand(argv, env.Commands); name != "" {
+	if name, args := compat.Subcommand(argv, commandNames()); name != "" {
 		return runCommand(name, args, env)
 	}
 	cfg, code := compat.Parse(personality, argv, env)
@@ -58,7 +59,7 @@ func run(argv []string) int {
 		err = daemon.Serve(cfg, log)
 	}
 	if err != nil {
-		compat.LogError(log.Logger, err)
+		personality.LogError(log.Logger, err)
 		return 1
 	}
 	return 0

@@ -83,9 +83,7 @@ func manualTables() *commandTables {
 	}
 	for _, c := range t.Commands {
 		t.Names = append(t.Names, c.Name)
-		summary, _, _ := strings.Cut(strings.ReplaceAll(c.Usage, "\n", " "), ". ")
-		summary, _, _ = strings.Cut(summary, ": ")
-		t.Texts = append(t.Texts, c.Name+":"+summary)
+		t.Texts = append(t.Texts, c.Name+":"+summary(c))
 	}
 	t.take(compat.Program, t.Daemon, "SOCKET")
 	t.take("socket_vmnet", t.Old, "SOCKET")

@@ -33,7 +33,7 @@ func call(name string, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// TestUsageErrors: a bad command line is told of, on a line of its own and with the usage text, before anything is done.
+// TestUsageErrors: a bad command line is told of, in a line that says where to read on, before anything is done.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
 		{"status", "--interval=x", "--interval=x is no number of seconds from 0.1 to 86400"},
@@ -55,11 +55,11 @@ func TestUsageErrors(t *testing.T) {
 		{"migrate", "--root=", "--root needs a directory"},
 		{"selftest", "--pidfile=x", "unknown option --pidfile"},
 		{"selftest", "--timeout=0s", "--timeout=0s is no time, such as 30s"},
-		{"selftest", "--vmnet-mode=x", `Unknown vmnet mode "x"`},
+		{"selftest", "--vmnet-mode=x", "invalid --vmnet-mode=x: use host, shared or bridged"},
 		{"doctor", "--reach=web", "--reach=web is no IP address"},
 		{"doctor", "--reach=fe80::1%en0", "is no IP address"},
 		{"try", "--pidfile=/x", "unknown option --pidfile"},
-		{"try", "--vmnet-mode=x", `unknown vmnet mode "x"`},
+		{"try", "--vmnet-mode=x", "invalid --vmnet-mode=x: use host, shared or bridged"},
 		{"try", "--socket-user=", "--socket-user is empty"},
 		{"exec", "", "no SOCKET"},
 		{"exec", "/s", "no COMMAND"},
@@ -75,7 +75,8 @@ func TestUsageErrors(t *testing.T) {
 		t.Run(c.name+" "+c.args, func(t *testing.T) {
 			code, stdout, stderr := call(c.name, strings.Fields(c.args)...)
 			assert.Equal(t, 1, code)
-			assert.True(t, strings.HasPrefix(stdout, "Usage: socket_vmnet2 "+c.name+" "), stdout)
+			assert.Empty(t, stdout)
+			assert.True(t, strings.HasSuffix(stderr, " (see socket_vmnet2 "+c.name+" --help)\n"), stderr)
 			assert.True(t, strings.HasPrefix(stderr, "ERROR| "), stderr)
 			assert.Contains(t, strings.ToLower(stderr), strings.ToLower(c.want))
 			assert.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
@@ -127,7 +128,7 @@ func TestAsked(t *testing.T) {
 	_, stdout, _ = call("log-level", "debug", p.sock)
 	assert.Equal(t, "debug\n", stdout)
 	_, _, stderr = call("log-level", "loud", p.sock)
-	assert.Contains(t, stderr, `"loud" is no level: there are debug, info, warn and error`)
+	assert.Contains(t, stderr, `invalid level "loud": use debug, info, warn or error`)
 
 	code, stdout, stderr = call("kick", "02:00:00:00:00:a1", "none", p.sock)
 	assert.Equal(t, 1, code)

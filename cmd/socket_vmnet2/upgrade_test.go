@@ -127,7 +127,7 @@ func TestUpgradeCheck(t *testing.T) {
 		{"with state", "socket_vmnet2", good, `{"version": 1, "leases": []}`, ""},
 		{"unknown option", "socket_vmnet2", append([]string{"--newer=1"}, good...), "", "the daemon's command line: unknown option --newer"},
 		{"a group that is gone", "socket_vmnet2", append([]string{"--socket-group=gone-for-good"}, good...), "", `unknown group name "gone-for-good"`},
-		{"no command either", "socket_vmnet2", []string{"statsu"}, "", `unknown command "statsu": there are `},
+		{"no command either", "socket_vmnet2", []string{"statsu"}, "", `unknown command "statsu": did you mean status?`},
 		{"newer state", "socket_vmnet2", good, `{"version": 2}`, "the daemon's state: decode state: version 2: another version of the program wrote it"},
 		{"the old program does not know it", "socket_vmnet", []string{"--backend=usernet", "/s"}, "", "the daemon's command line: "},
 	} {

@@ -145,20 +145,23 @@ func TestClientsCommandLines(t *testing.T) {
 	}
 }
 
-// TestUsage: the text has every option in the order of the table, in lines that are not too long.
+// TestUsage: the text has every option, the old one in the order of the table, in lines that are not too long.
 func TestUsage(t *testing.T) {
 	assert.Len(t, Flags(Old), 13, "socket_vmnet has thirteen")
 	for _, p := range []Personality{Old, New} {
 		r := parse(t, p, []string{"/x/prog", "--help"})
 		assert.Zero(t, r.code)
 		assert.Empty(t, r.stderr)
-		assert.True(t, strings.HasPrefix(r.stdout, "Usage: /x/prog [OPTION]... SOCKET\n"))
+		name := map[Personality]string{Old: "/x/prog", New: Program}[p]
+		assert.True(t, strings.HasPrefix(r.stdout, "Usage: "+name+" [OPTION]... SOCKET\n"))
 		assert.Contains(t, r.stdout, "\nVersion: "+Version+"\n")
 		rest := r.stdout
 		for _, it := range Items(Flags(p)) {
-			_, after, ok := strings.Cut(rest, "--"+it.Name)
+			_, after, ok := strings.Cut(rest, it.head())
 			assert.True(t, ok, it.Name)
-			rest = after
+			if p == Old {
+				rest = after
+			}
 		}
 		for line := range strings.Lines(r.stdout) {
 			assert.LessOrEqual(t, len(line), 121, line)

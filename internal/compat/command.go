@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // ErrHelp and ErrVersion are what a command line comes to with the options of these names, at once: what is in front of them has been
@@ -27,7 +25,7 @@ var (
 func ParseCommand(c *cli.Command, args []string) (*flag.FlagSet, error) {
 	set, err := ParseFlags(c.Flags, args, strings.Contains(c.ArgsUsage, "-- COMMAND"))
 	if err != nil {
-		return nil, err
+		return nil, suggest(err, c.Flags)
 	}
 	return set, checkOperands(c, set.Args())
 }
@@ -113,23 +111,21 @@ func (v *value) String() string { return v.text }
 
 // checkWord refuses a command line of the new program whose only operand looks like a mistyped subcommand: a daemon that
 // serves ./statsu is not what "socket_vmnet2 statsu" was meant for. A caller that names no subcommands has nothing refused.
-func checkWord(word string, commands []string) error {
-	if len(commands) == 0 || word == "" || strings.Contains(word, "/") {
+func checkWord(word string, commands []Item) error {
+	if len(commands) == 0 || word == "" || strings.Contains(word, "/") || word[0] == '-' {
 		return nil
 	}
 	if info, err := os.Lstat(word); err == nil && info.Mode().Type() == os.ModeSocket {
 		return nil
 	}
-	return plainError{fmt.Errorf("%w A socket is given by its path, such as ./%s", UnknownCommand(word, commands), word)}
-}
-
-// UnknownCommand says that word is none of the subcommands names, and what to do. It is a whole sentence.
-func UnknownCommand(word string, names []string) error {
-	hint := "there are " + printable.List(names) + "."
-	if slices.Contains(names, word) {
-		hint = "that is one as the first argument."
+	if slices.ContainsFunc(commands, func(c Item) bool { return c.Name == word }) {
+		return fmt.Errorf("%s is a command as the first argument only; a socket of that name is ./%[1]s", word)
 	}
-	return fmt.Errorf("unknown command %s: %s", quoted(word), hint)
+	text := UnknownCommand(word, commands).Error()
+	if !strings.HasSuffix(text, "?") {
+		text += "."
+	}
+	return fmt.Errorf("%s A socket of that name is ./%s", text, word)
 }
 
 // Subcommand takes a command line apart that asks for a subcommand: only the new program has them, and only its first

@@ -31,7 +31,7 @@ func someFlags() (all []cli.Flag, get func() string) {
 		}, "c"),
 		&cli.StringFlag{Name: "far", Usage: "`N` one of others", Category: "Those of others"},
 		&cli.StringFlag{Name: "secret", Hidden: true},
-		&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "print this text and end"},
+		&cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show this help and exit"},
 		&cli.BoolFlag{Name: "version"},
 	}
 	return all, func() string {
@@ -73,6 +73,23 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
+// TestSuggestions: the nearest option is named, as it would be written, and only one that is near.
+func TestSuggestions(t *testing.T) {
+	for line, want := range map[string]string{
+		"--txet=a":       "unknown option --txet: did you mean --text?",
+		"--CHECKED":      "unknown option --CHECKED: did you mean --checked?",
+		"-on":            "unknown option -o: did you mean --on?",
+		"-x":             "unknown option -x",
+		"--elsewhere":    "unknown option --elsewhere",
+		"--secert":       "unknown option --secert", // it is hidden
+		"--checked-more": "unknown option --checked-more",
+	} {
+		all, _ := someFlags()
+		_, err := ParseCommand(&cli.Command{Name: "do", Flags: all}, []string{line})
+		require.EqualError(t, err, want)
+	}
+}
+
 func TestOperands(t *testing.T) {
 	for _, c := range []struct{ usage, operands, err string }{
 		{"", "", ""},
@@ -107,22 +124,36 @@ func TestOperands(t *testing.T) {
 
 func TestCommandUsage(t *testing.T) {
 	all, _ := someFlags()
-	assert.Equal(t, `Usage: socket_vmnet2 do [OPTION]... SOCKET
-Does it.
-
--t, --text=FILE                        a text
-                                       of two remarks
---on                                   a switch
--c, --checked=(a|b)                    no x and more and more and more and more and more and more and more and more and
-                                       more and more
--h, --help                             print this text and end
---version                              `+`
-
-Those of others:
---far=N                                one of others
-
-Exit code: 0
-`, Usage(&cli.Command{Name: "do", Usage: "Does it.", ArgsUsage: "SOCKET", Flags: all, Description: "Exit code: 0"}))
+	const head, own, others = "Usage: socket_vmnet2 do [OPTION]... SOCKET\nDoes it.\n\n", "\nThose of others:\n", "\nExit code: 0\n"
+	for width, want := range map[int]string{
+		0: head + `  -t, --text=FILE      a text
+                       of two remarks
+  --on                 a switch
+  -c, --checked=(a|b)  no x and more and more and more and more and more and
+                       more and more and more and more and more
+  -h, --help           show this help and exit
+  --version            ` + `
+` + own + `  --far=N              one of others
+` + others,
+		30: strings.Replace(head, "... SOCKET", "...\nSOCKET", 1) + `  -t, --text=FILE
+            a text
+            of two remarks
+  --on      a switch
+  -c, --checked=(a|b)
+            no x and more and more and
+            more and more and more and
+            more and more and more and
+            more and more
+  -h, --help
+            show this help and exit
+  --version
+            ` + `
+` + own + `  --far=N   one of others
+` + others,
+	} {
+		got := Usage(&cli.Command{Name: "do", Usage: "Does\nit.", ArgsUsage: "SOCKET", Flags: all, Description: "Exit code: 0"}, width)
+		assert.Equal(t, want, got, "%d columns: the least is 40", width)
+	}
 }
 
 // TestUnknownCommand: a lone bare word starts a daemon only where a socket of that name is.
@@ -132,14 +163,17 @@ func TestUnknownCommand(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	require.NoError(t, os.WriteFile("file", nil, 0o600))
-	const names, path = "there are exec, selftest and status.", " A socket is given by its path, such as ./"
+	const at = "A socket of that name is ./"
 	tests := []struct {
 		name, line string
 		want       string // of the refusal; empty: none
 	}{
-		{"behind options", "--backend=usernet --vmnet-gateway=10.1.2.1 statsu", `unknown command "statsu": ` + names + path + "statsu"},
-		{"a command behind an option", "--vmnet-mode=host status", `unknown command "status": that is one as the first argument.` + path + "status"},
-		{"a file", "file", `unknown command "file": ` + names + path + "file"},
+		{"behind options", "--backend=usernet --vmnet-gateway=10.1.2.1 statsu", `unknown command "statsu": did you mean status? ` + at + "statsu"},
+		{"with what the daemon does not know", "kcik 3 --json", `unknown command "kcik": did you mean kick? ` + at + "kcik"},
+		{"in capitals", "STATUS", `unknown command "STATUS": did you mean status? ` + at + "STATUS"},
+		{"nothing like it", "list", `unknown command "list". ` + at + "list"},
+		{"a command behind an option", "--vmnet-mode=host status", "status is a command as the first argument only; a socket of that name is ./status"},
+		{"a file", "file", `unknown command "file". ` + at + "file"},
 		{"a socket", "here", ""},
 		{"a path", "./statsu", ""},
 		{"no daemon", "--list-interfaces statsu", ""},
@@ -153,13 +187,9 @@ func TestUnknownCommand(t *testing.T) {
 			}
 			assert.Nil(t, cfg)
 			assert.Equal(t, 1, code)
-			assert.Equal(t, "ERROR| "+tt.want+"\n", errs)
+			assert.Equal(t, "ERROR| "+tt.want+seeHelp+"\n", errs)
 			assert.Empty(t, out)
 		})
-	}
-	for p, want := range map[Personality]bool{Old: false, New: true} {
-		_, _, usage, _ := parseWith(p, "--help")
-		assert.Equal(t, want, strings.Contains(usage, "\n\nThe first argument may also be a command, each with a --help of its own: exec, selftest, status\n\nVersion: "), usage)
 	}
 	cfg, _, _, errs := parseWith(Old, "statsu")
 	assert.NotNil(t, cfg, "the old program has no commands: %s", errs)
@@ -168,7 +198,9 @@ func TestUnknownCommand(t *testing.T) {
 // parseWith is Parse where there are subcommands.
 func parseWith(p Personality, line string) (cfg *Config, code int, stdout, stderr string) {
 	var out, errs strings.Builder
-	env := IO{Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []string{"exec", "selftest", "status"}}
+	env := IO{Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []Item{
+		{Name: "exec", Text: []string{"run"}}, {Name: "kick", Text: []string{"disconnect"}}, {Name: "status", Text: []string{"show"}},
+	}}
 	cfg, code = Parse(p, append([]string{"prog"}, strings.Fields(line)...), env)
 	return cfg, code, out.String(), errs.String()
 }
@@ -232,7 +264,7 @@ func TestNetworkConfigIsTheDaemons(t *testing.T) {
 			cfg, err := networkConfig(t, args...)
 			if daemon.cfg == nil {
 				require.Error(t, err)
-				assert.Contains(t, daemon.stderr, escape(err.Error()))
+				assert.Contains(t, daemon.stderr, escape(New.lines(err)[0]))
 				return
 			}
 			require.NoError(t, err)

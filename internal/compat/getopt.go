@@ -47,7 +47,7 @@ func (s *scanner) cluster(letters string) error {
 	for i, c := range []byte(letters) {
 		at := slices.IndexFunc(s.options, func(it Item) bool { return it.Short == string(rune(c)) })
 		if at < 0 {
-			return fmt.Errorf("unknown option -%s", string(rune(c)))
+			return unknownOption{"-" + string(rune(c)), letters}
 		}
 		it, value := s.options[at], ""
 		if it.Arg != "" {
@@ -97,7 +97,7 @@ func (s *scanner) find(name string) (hit Item, err error) {
 	}
 	switch len(names) {
 	case 0:
-		return hit, fmt.Errorf("unknown option --%s", name)
+		return hit, unknownOption{"--" + name, name}
 	case 1:
 		return hit, nil
 	}

@@ -3,6 +3,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -81,29 +82,49 @@ func SignalText(s os.Signal) string {
 // A textError is a failure to start that socket_vmnet words exactly so. Programs around it match on the lines.
 type textError struct {
 	Lines []string // what is logged, without the level
+	Text  string   // what socket_vmnet2 logs; empty: the first line
 	Err   error    // the cause, may be nil
 }
 
-// Error is all lines in one.
-func (e *textError) Error() string { return strings.Join(e.Lines, "; ") }
+// Error is the first line.
+func (e *textError) Error() string { return e.Lines[0] }
 
 // Unwrap is the cause.
 func (e *textError) Unwrap() error { return e.Err }
+
+// advise adds what to do, unless that is empty: below the lines of socket_vmnet, for socket_vmnet2 in one line.
+func (e *textError) advise(what string) *textError {
+	if what != "" {
+		e.Text, e.Lines = e.Lines[0]+": "+what, append(e.Lines, what)
+	}
+	return e
+}
 
 // newTextError makes the line "what: <strerror>".
 func newTextError(what string, err error) *textError {
 	return &textError{Lines: []string{what + ": " + Strerror(err)}, Err: err}
 }
 
-// LogError logs err at level Error: a textError as its lines, anything else as one line with C's errno text.
-func LogError(log *slog.Logger, err error) {
-	lines := []string{message(err)}
-	if te, ok := errors.AsType[*textError](err); ok {
-		lines = te.Lines
-	}
-	for _, l := range lines {
+// LogError logs err at level Error as socket_vmnet2: in one line.
+func LogError(log *slog.Logger, err error) { New.LogError(log, err) }
+
+// LogError logs err at level Error: a textError as p words it, anything else as one line with C's errno text.
+func (p Personality) LogError(log *slog.Logger, err error) {
+	for _, l := range p.lines(err) {
 		log.LogAttrs(context.Background(), slog.LevelError, l)
 	}
+}
+
+// lines are what p tells of err.
+func (p Personality) lines(err error) []string {
+	te, ok := errors.AsType[*textError](err)
+	switch {
+	case !ok:
+		return []string{message(err)}
+	case p == Old:
+		return te.Lines
+	}
+	return []string{cmp.Or(te.Text, te.Lines[0])}
 }
 
 // Strerror is what C's strerror says of the errno inside err: "Permission denied". Programs around socket_vmnet match on such texts. An

@@ -62,7 +62,7 @@ func (l *Log) Level() string {
 // SetLevel has what is of this level, or worse, logged from now on.
 func (l *Log) SetLevel(name string) error {
 	if !slices.Contains(levels, name) {
-		return fmt.Errorf("%q is no level: there are debug, info, warn and error", name)
+		return fmt.Errorf("invalid level %q: use debug, info, warn or error", name)
 	}
 	return l.level.UnmarshalText([]byte(name))
 }

@@ -132,7 +132,7 @@ func TestLevels(t *testing.T) {
 		}
 		assert.Equal(t, c.want, got, c.level)
 	}
-	require.EqualError(t, l.SetLevel("loud\n"), `"loud\n" is no level: there are debug, info, warn and error`)
+	require.EqualError(t, l.SetLevel("loud\n"), `invalid level "loud\n": use debug, info, warn or error`)
 	assert.Equal(t, "info", l.Level())
 	assert.Equal(t, "info", (*Log)(nil).Level())
 	(*Log)(nil).Flush()

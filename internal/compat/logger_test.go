@@ -96,7 +96,10 @@ func TestLogError(t *testing.T) {
 	}{
 		{"text", newTextError("bind", syscall.EADDRINUSE), "ERROR| bind: Address already in use\n"},
 		{"wrapped text", fmt.Errorf("start: %w", newTextError("bind", syscall.EACCES)), "ERROR| bind: Permission denied\n"},
-		{"two lines", bindError("chmod", syscall.EPERM), "ERROR| chmod: Operation not permitted\nERROR| socket_bindlisten: Operation not permitted\n"},
+		{"two lines", bindError("chmod", syscall.EPERM), "ERROR| chmod: Operation not permitted\n"},
+		{"advice", bindError("chmod", syscall.EPERM).advise("use sudo"), "ERROR| chmod: Operation not permitted: use sudo\n"},
+		{"no advice", bindError("chmod", syscall.EPERM).advise(""), "ERROR| chmod: Operation not permitted\n"},
+		{"other text", &textError{Lines: []string{"a"}, Text: "d"}, "ERROR| d\n"},
 		{"other error", &fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT}, "ERROR| open /x: No such file or directory\n"},
 		{"no errno", errors.New("bridged mode needs macOS"), "ERROR| bridged mode needs macOS\n"},
 		{"control characters", errors.New("a\nb"), "ERROR| a\\nb\n"},
@@ -105,6 +108,9 @@ func TestLogError(t *testing.T) {
 			assert.Equal(t, c.want, logged(slog.LevelInfo, func(l *slog.Logger) { LogError(l, c.err) }))
 		})
 	}
+	assert.Equal(t, "ERROR| a\nERROR| b\nERROR| c\n", logged(slog.LevelInfo, func(l *slog.Logger) {
+		Old.LogError(l, (&textError{Lines: []string{"a", "b"}, Text: "d"}).advise("c"))
+	}), "socket_vmnet's own lines, and what to do below them")
 	require.ErrorIs(t, newTextError("bind", syscall.EADDRINUSE), syscall.EADDRINUSE)
 }
 

@@ -24,6 +24,9 @@ var errSilent = errors.New("usage")
 // and no usage text.
 type plainError struct{ error }
 
+// Unwrap is the error.
+func (e plainError) Unwrap() error { return e.error }
+
 // finish checks the values against each other, in socket_vmnet's order, and fills in what depends on others.
 func (s *settings) finish() error {
 	s.SocketGroupSet, s.PidfileSet = s.given("socket-group"), s.given("pidfile")
@@ -72,7 +75,7 @@ func (s *settings) withGateway() error {
 	}
 	gw, ok := InetAton(s.gateway)
 	if !ok {
-		return fmt.Errorf("invalid address %s was specified for --vmnet-gateway", quoted(s.gateway))
+		return badAddress("vmnet-gateway", s.gateway)
 	}
 	if err := s.settleSubnet(gw); err != nil {
 		return plainError{err}
@@ -97,18 +100,36 @@ func (s *settings) settleSubnet(gw netip.Addr) (err error) {
 	return s.settleDHCPEnd()
 }
 
+// badAddress is an address that is none, in socket_vmnet's words and ours. Many give a prefix, which is told apart.
+func badAddress(name, v string) error {
+	advice := "use an IPv4 address such as 192.168.105.1"
+	ip, length, _ := strings.Cut(v, "/")
+	bits, ok := parseDecimal(length, 8, 30)
+	mask := net.IP(net.CIDRMask(bits, 32))
+	_, isAddr := InetAton(ip)
+	switch {
+	case name == "vmnet-mask" && ok:
+		advice = "use " + mask.String()
+	case name == "vmnet-mask":
+		advice = "use a netmask such as 255.255.255.0"
+	case ok && isAddr:
+		advice = fmt.Sprintf("use %s, and --vmnet-mask=%s", ip, mask)
+	}
+	return legacyInvalid(fmt.Sprintf("invalid address %s was specified for --%s", quoted(v), name), name, v, advice)
+}
+
 // parseMask returns the length of a netmask in bits. 31 and 32 leave no address for a guest.
 func parseMask(v string) (int, error) {
 	a, ok := InetAton(v)
 	if !ok {
-		return 0, fmt.Errorf("invalid address %s was specified for --vmnet-mask", quoted(v))
+		return 0, badAddress("vmnet-mask", v)
 	}
 	n, size := net.IPMask(a.AsSlice()).Size()
 	if size == 0 {
-		return 0, fmt.Errorf("--vmnet-mask=%s is no netmask: its one bits must come first, as in 255.255.255.0", v)
+		return 0, invalid("vmnet-mask", v, "its one bits must come first, as in 255.255.255.0")
 	}
 	if n < 8 || n > 30 {
-		return 0, fmt.Errorf("--vmnet-mask=%s: a network has between 255.0.0.0 and 255.255.255.252", v)
+		return 0, invalid("vmnet-mask", v, "use one from 255.0.0.0 to 255.255.255.252")
 	}
 	return n, nil
 }
@@ -116,7 +137,7 @@ func parseMask(v string) (int, error) {
 // checkGateway refuses addresses that a host cannot have in subnet.
 func checkGateway(gw netip.Addr, subnet netip.Prefix) error {
 	if !usable(gw) {
-		return fmt.Errorf("--vmnet-gateway=%s is no address of a private network, such as 192.168.105.1", gw)
+		return invalid("vmnet-gateway", gw.String(), "use an address of a private network, such as 192.168.105.1")
 	}
 	if why := notAHost(gw, subnet); why != "" {
 		return fmt.Errorf("--vmnet-gateway=%s %s", gw, why)
@@ -170,7 +191,7 @@ func (s *settings) settleDHCPEnd() error {
 	if s.given("vmnet-dhcp-end") {
 		a, ok := InetAton(s.dhcpEnd)
 		if !ok {
-			return fmt.Errorf("invalid address %s was specified for --vmnet-dhcp-end", quoted(s.dhcpEnd))
+			return badAddress("vmnet-dhcp-end", s.dhcpEnd)
 		}
 		if !s.Subnet.Contains(a) {
 			return fmt.Errorf("--vmnet-dhcp-end=%s %s", a, notAHost(a, s.Subnet))
@@ -180,7 +201,7 @@ func (s *settings) settleDHCPEnd() error {
 		s.DHCPEnd = last
 	}
 	if !s.Gateway.Less(s.DHCPEnd) && !s.withoutDHCP() {
-		return fmt.Errorf("--vmnet-gateway=%s leaves no address for guests: they get those behind it, up to %s", s.Gateway, s.DHCPEnd)
+		return fmt.Errorf("--vmnet-gateway=%s leaves no address for guests: they get those after it, up to %s", s.Gateway, s.DHCPEnd)
 	}
 	return nil
 }
@@ -215,7 +236,7 @@ func (s *settings) checkNAT66() error {
 	}
 	a, err := netip.ParseAddr(s.nat66)
 	if err != nil || !a.Is6() || a.Zone() != "" {
-		return plainError{fmt.Errorf("invalid IPv6 prefix %s for --vmnet-nat66-prefix", quoted(s.nat66))}
+		return plainError{invalid("vmnet-nat66-prefix", s.nat66, "use an IPv6 prefix in fd00::/8, such as fd00:1234::")}
 	}
 	if !ulaBlock.Contains(a) {
 		return plainError{fmt.Errorf("--vmnet-nat66-prefix=%s is not in %s: use fd00:1234:: or the like", a, ulaBlock)}

@@ -17,7 +17,7 @@ func TestReleaseKnowsNoSimulator(t *testing.T) {
 		r := parse(t, New, words("--"+name+"=/x /s"))
 		assert.Nil(t, r.cfg)
 		assert.Equal(t, 1, r.code)
-		assert.Equal(t, "ERROR| unknown option --"+name+"\n", r.stderr)
+		assert.Equal(t, "ERROR| unknown option --"+name+seeHelp+"\n", r.stderr)
 		assert.NotContains(t, r.stdout, "vmnetsim")
 	}
 }

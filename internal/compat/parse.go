@@ -19,9 +19,11 @@ type IO struct {
 	Stdout, Stderr io.Writer
 	// LookupEnv is os.LookupEnv. POSIXLY_CORRECT and DEBUG are looked up, only their presence matters.
 	LookupEnv func(key string) (string, bool)
-	// Commands are the subcommands that the usage text of the new program names, and in whose place a SOCKET without a slash is
-	// not taken. The old program has none.
-	Commands []string
+	// Commands are the subcommands, each with a line about it, that the usage text of the new program names, and in whose place a
+	// SOCKET without a slash is not taken. The old program has none.
+	Commands []Item
+	// Width is how long the lines of the new program's usage texts may be; 0: that is not known.
+	Width int
 }
 
 // Parse reads argv, its first element being the program's name. It returns either a Config or, after --help, --version or a
@@ -42,28 +44,32 @@ func Parse(p Personality, argv []string, env IO) (cfg *Config, code int) {
 	case err == nil:
 		return cfg, 0
 	case errors.Is(err, ErrHelp):
-		usage(p, argv0, env)
+		_, _ = io.WriteString(env.Stdout, usage(p, argv0, env))
 		return nil, 0
 	case errors.Is(err, ErrVersion):
 		_, _ = fmt.Fprintln(env.Stdout, Version)
 		return nil, 0
 	}
-	if !errors.Is(err, errSilent) {
-		_, _ = fmt.Fprintf(env.Stderr, "ERROR| %s\n", escape(err.Error()))
+	plain := errors.As(err, new(plainError))
+	if p == New && !plain {
+		err = SeeHelp(err, "")
 	}
-	if !errors.As(err, new(plainError)) {
-		usage(p, argv0, env)
+	if !errors.Is(err, errSilent) {
+		_, _ = fmt.Fprintf(env.Stderr, "ERROR| %s\n", escape(p.lines(err)[0]))
+	}
+	if p == Old && !plain { // to standard output, even after an error
+		_, _ = io.WriteString(env.Stdout, usage(p, argv0, env))
 	}
 	return nil, 1
 }
 
 // ofNew is a command or an option in args, which are a copy's under a name of its own, that only the new program has; empty if there is
 // none. Of the names that programs here have nothing is said: they are called so on purpose.
-func ofNew(argv0 string, args, commands []string) string {
+func ofNew(argv0 string, args []string, commands []Item) string {
 	if base := filepath.Base(argv0); argv0 == "" || base == "socket_vmnet" || base == "socket_vmnet_client" {
 		return ""
 	}
-	if len(args) > 0 && slices.Contains(commands, args[0]) {
+	if len(args) > 0 && slices.ContainsFunc(commands, func(c Item) bool { return c.Name == args[0] }) {
 		return args[0]
 	}
 	own := Flags(New)[len(Flags(Old)):]
@@ -81,11 +87,11 @@ func read(p Personality, argv []string, env IO) (*Config, error) {
 	_, posixly := env.LookupEnv("POSIXLY_CORRECT")
 	s := newSettings(p)
 	set, err := ParseFlags(s.flags(p), argv, posixly)
-	if err != nil {
-		return nil, err
+	if err == nil && set.NArg() != 1 && (set.NArg() != 0 || !s.ListInterfaces) {
+		err = errSocket(p, set.Args())
 	}
-	if set.NArg() != 1 && (set.NArg() != 0 || !s.ListInterfaces) {
-		return nil, errSilent
+	if err != nil {
+		return nil, explain(p, err, argv, env)
 	}
 	s.SocketPath = set.Arg(0)
 	_, s.Debug = env.LookupEnv("DEBUG")
@@ -107,15 +113,26 @@ func read(p Personality, argv []string, env IO) (*Config, error) {
 	return &s.Config, nil
 }
 
-// usage prints the usage text to standard output, where socket_vmnet has it even after an error.
-func usage(p Personality, argv0 string, env IO) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %s [OPTION]... SOCKET\n", argv0)
-	b.WriteString("Connects virtual machines (QEMU, Lima, minikube, ...) that open the unix socket SOCKET to one network.\n\n")
-	b.WriteString(optionLines(Flags(p)))
-	if len(env.Commands) > 0 {
-		fmt.Fprintf(&b, "\nThe first argument may also be a command, each with a --help of its own: %s\n", strings.Join(env.Commands, ", "))
+// errSocket is a command line with these operands in place of one SOCKET.
+func errSocket(p Personality, operands []string) error {
+	switch {
+	case p == Old:
+		return errSilent
+	case len(operands) == 0:
+		return errors.New("no SOCKET: give the path of the socket to serve, such as /tmp/vmnet.sock")
 	}
-	fmt.Fprintf(&b, "\nVersion: %s\n", Version)
-	_, _ = io.WriteString(env.Stdout, b.String())
+	return fmt.Errorf("two SOCKETs given: %s, %s", operands[0], operands[1])
+}
+
+// explain words an error about argv for p: a mistyped subcommand has arguments that the daemon does not know.
+func explain(p Personality, err error, argv []string, env IO) error {
+	if p == Old || errors.Is(err, ErrHelp) || errors.Is(err, ErrVersion) {
+		return err
+	}
+	if len(argv) > 0 && nearest(argv[0], env.Commands) != "" {
+		if other := checkWord(argv[0], env.Commands); other != nil {
+			return other
+		}
+	}
+	return suggest(err, Flags(p))
 }

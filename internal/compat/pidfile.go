@@ -5,6 +5,7 @@ package compat
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -146,7 +147,20 @@ func (p *Pidfile) drop() {
 
 // openError words err as socket_vmnet does.
 func (p *Pidfile) openError(err error) error {
-	return newTextError("Failed to open pidfile: "+quoted(p.at.Name), err)
+	te := newTextError("Failed to open pidfile: "+quoted(p.at.Name), err)
+	if errors.Is(err, unix.EAGAIN) {
+		return te.advise(process(p.holder()) + " has it: a daemon with this pidfile runs already")
+	}
+	return te.advise(advice(p.at.Name, err))
+}
+
+// holder is the process whose pidfile it is; 0 where the file does not tell.
+func (p *Pidfile) holder() (pid int) {
+	if f, err := p.at.Open(unix.O_RDONLY | unix.O_NONBLOCK); err == nil {
+		_, _ = fmt.Fscan(io.LimitReader(f, 16), &pid)
+		_ = f.Close()
+	}
+	return pid
 }
 
 // A SavedPidfile is a Pidfile on its way to the next image of the daemon.

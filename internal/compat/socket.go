@@ -37,9 +37,6 @@ const (
 	refusalGap = 50 * time.Millisecond
 )
 
-// errInUse is the answer to anything at SOCKET that is not ours to remove.
-var errInUse = newTextError("bind", syscall.EADDRINUSE)
-
 // A SocketLock owns a socket path for the life of the daemon, through a locked file SOCKET.lock beside it. Nothing is bound,
 // probed or removed at the path without it. RemoveIfOurs may be called at any time; all else is for one goroutine.
 type SocketLock struct {
@@ -63,9 +60,10 @@ func LockSocket(ctx context.Context, path string, given bool, log *slog.Logger) 
 	switch {
 	case given:
 	case len(path) > MaxSocketPath:
-		return nil, &textError{Lines: []string{"the socket path is too long: " + strconv.Itoa(len(path))}, Err: syscall.ENAMETOOLONG}
+		te := &textError{Lines: []string{"the socket path is too long: " + strconv.Itoa(len(path))}, Err: syscall.ENAMETOOLONG}
+		return nil, te.advise(fmt.Sprintf("at most %d bytes are possible for %s", MaxSocketPath, path))
 	case path == "":
-		return nil, newTextError("bind", syscall.ENOENT)
+		return nil, l.fail(syscall.ENOENT, "SOCKET is empty")
 	}
 	_, err := l.there()
 	if err == nil {
@@ -91,7 +89,7 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 	}
 	if stale {
 		if err := os.Remove(l.at.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, newTextError("bind", err)
+			return nil, l.fail(err, "")
 		}
 	}
 	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
@@ -101,7 +99,7 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 	f := os.NewFile(uintptr(fd), l.at.Name)
 	defer func() { _ = f.Close() }() // the listener has a duplicate
 	if err := hostfs.BindPrivate(fd, l.at.Name); err != nil {
-		return nil, newTextError("bind", err)
+		return nil, l.fail(err, "")
 	}
 	ln, err := l.open(f, o)
 	if err != nil {
@@ -115,14 +113,14 @@ func (l *SocketLock) Bind(o Owner) (*net.UnixListener, error) {
 func (l *SocketLock) open(f *os.File, o Owner) (*net.UnixListener, error) {
 	mine, err := l.at.Node()
 	if err != nil {
-		return nil, newTextError("bind", err)
+		return nil, l.fail(err, "")
 	}
 	l.mu.Lock()
 	l.mine = &mine
 	l.mu.Unlock()
 	own, err := o.Give(func(uid, gid int) error {
 		if step, err := l.at.Give(mine, uid, gid, uint32(o.Mode.Perm())); err != nil {
-			return bindError(step, err)
+			return bindError(step, err).advise(l.at.Name + " cannot be given to group " + quoted(o.GroupName) + ": use sudo, or a group of this user")
 		}
 		return nil
 	})
@@ -169,12 +167,13 @@ func (l *SocketLock) lock(ctx context.Context) error {
 			return nil
 		case !errors.Is(err, syscall.EAGAIN):
 			l.warnLock(err)
-			return newTextError("bind", err)
+			return l.fail(err, "")
 		}
 		if there, err := l.there(); err != nil {
 			return err
 		} else if there || time.Now().After(deadline) {
-			return errInUse
+			pid, _ := probe(l.at.Name)
+			return l.taken(pid)
 		}
 		select {
 		case <-ctx.Done():
@@ -214,21 +213,21 @@ func (l *SocketLock) tryLock() (err error) {
 	return err
 }
 
-// there reports whether there is a socket at the path, but one that was given. Anything else that is there is errInUse.
+// there reports whether there is a socket at the path, but one that was given. Anything else that is there is an error.
 func (l *SocketLock) there() (bool, error) {
 	n, err := l.at.Node()
 	switch {
 	case l.given, errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
-		return false, newTextError("bind", err)
+		return false, l.fail(err, "")
 	case n.Kind() != unix.S_IFSOCK:
-		return false, errInUse
+		return false, l.fail(syscall.EADDRINUSE, l.at.Name+" is "+kindOf(n)+": give a path where nothing is yet")
 	}
 	return true, nil
 }
 
-// stale reports whether there is a socket at the path that nothing listens on. errInUse: there is something else. The BSDs and macOS refuse
+// stale reports whether there is a socket at the path that nothing listens on. It fails if there is something else. The BSDs and macOS refuse
 // a connection also when the backlog is full, which socket_vmnet's own (it asks for 0) easily is, so there a socket counts as stale only if
 // it is refused for a second. Linux tells a full backlog apart, by EAGAIN.
 func (l *SocketLock) stale() (bool, error) {
@@ -236,11 +235,11 @@ func (l *SocketLock) stale() (bool, error) {
 		return false, err
 	}
 	for n := 1; ; n++ {
-		switch err := probe(l.at.Name); {
+		switch pid, err := probe(l.at.Name); {
 		case errors.Is(err, syscall.ENOENT):
 			return false, nil
 		case !errors.Is(err, syscall.ECONNREFUSED):
-			return false, errInUse // a daemon answers, or may: leave it alone
+			return false, l.taken(pid) // a daemon answers, or may: leave it alone
 		case runtime.GOOS == "linux" || n == refusals:
 			return true, nil
 		}
@@ -248,17 +247,21 @@ func (l *SocketLock) stale() (bool, error) {
 	}
 }
 
-// probe connects to path and closes. It never waits: a daemon with a full backlog answers EAGAIN or EINPROGRESS.
-func probe(path string) error {
+// probe connects to path and closes. It tells which process listens there, 0 if the system does not say. It never waits: a daemon with a
+// full backlog answers EAGAIN or EINPROGRESS.
+func probe(path string) (pid int, err error) {
 	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if err := unix.SetNonblock(fd, true); err != nil {
-		return err
+		return 0, err
 	}
-	return unix.Connect(fd, hostfs.Address(path))
+	if err := unix.Connect(fd, hostfs.Address(path)); err != nil {
+		return 0, err
+	}
+	return hostfs.PeerOfFD(fd).PID, nil
 }
 
 // A SavedLock is a SocketLock on its way to the next image of the daemon.

@@ -168,6 +168,36 @@ func TestSocketRefused(t *testing.T) {
 	})
 }
 
+// TestPathAdvice: the new program says what is wrong with a path, and what to do.
+func TestPathAdvice(t *testing.T) {
+	t.Chdir(shortDir(t))
+	require.NoError(t, os.Mkdir("dir", 0o700))
+	require.NoError(t, os.WriteFile("file", nil, 0o600))
+	require.NoError(t, os.Symlink("dir", "link"))
+	long := strings.Repeat("x", MaxSocketPath+1)
+	ln, err := net.Listen("unix", "live")
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	for path, want := range map[string]string{
+		"":            "bind: No such file or directory: SOCKET is empty",
+		"dir":         "bind: Address already in use: dir is a directory: give a path where nothing is yet",
+		"file":        "bind: Address already in use: file is a regular file: give a path where nothing is yet",
+		"link":        "bind: Address already in use: link is a symbolic link: give a path where nothing is yet",
+		"/dev/null":   "bind: Address already in use: /dev/null is not a socket: give a path where nothing is yet",
+		"none/s":      "bind: No such file or directory: the directory none does not exist: create it",
+		"~/v.sock":    `bind: No such file or directory: "~" was not expanded by the shell: write "$HOME"/v.sock`,
+		"file/s":      "bind: Not a directory: file/s",
+		"/dev/full/s": "bind: Not a directory: /dev/full/s",
+		"live":        fmt.Sprintf("bind: Address already in use: process %d serves live already: see socket_vmnet2 status live", os.Getpid()),
+		long:          fmt.Sprintf("the socket path is too long: %d: at most %d bytes are possible for %s", MaxSocketPath+1, MaxSocketPath, long),
+	} {
+		_, err := LockSocket(t.Context(), path, false, discard())
+		require.Error(t, err, path)
+		assert.Equal(t, []string{want}, New.lines(err))
+		assert.Len(t, Old.lines(err), 2, "the advice is below socket_vmnet's line")
+	}
+}
+
 // TestSocketFullBacklog: a daemon that is too busy to accept is a live one. The probe must not wait for it either.
 func TestSocketFullBacklog(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
@@ -354,7 +384,7 @@ func TestOwnerLookup(t *testing.T) {
 	assert.Equal(t, -1, o.GID)
 	c.SocketGroupSet = true
 	_, err = c.Owner()
-	LogError(NewLogger(&log, slog.LevelInfo), err)
+	Old.LogError(NewLogger(&log, slog.LevelInfo), err)
 	assert.Equal(t, "ERROR| unknown group name \"no-such-group\"\nERROR| socket_bindlisten: Invalid argument\n", log.String())
 	c.SocketGroup = "0"
 	_, err = c.Owner()
@@ -403,7 +433,8 @@ func TestSocketDefaultGroup(t *testing.T) {
 	require.NoError(t, os.WriteFile(exe, b, 0o755))
 	for _, c := range []struct{ name, must, want string }{
 		{"default", "", "INFO | the socket has the daemon's own group, the default one cannot be set group=root gid=65534\n"},
-		{"given", "must", "ERROR| chown: Operation not permitted\nERROR| socket_bindlisten: Operation not permitted\n"},
+		{"given", "must", "ERROR| chown: Operation not permitted\nERROR| socket_bindlisten: Operation not permitted\nERROR| " + dir +
+			"/s cannot be given to group \"root\": use sudo, or a group of this user\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := exec.Command(exe, filepath.Join(dir, "s"), c.must)
@@ -425,7 +456,7 @@ func groupChild(args []string) int {
 		_, err = l.Bind(Owner{UID: -1, GID: 0, Mode: 0o770, GroupName: "root", MustGroup: args[1] != ""})
 	}
 	if err != nil {
-		LogError(log, err)
+		Old.LogError(log, err)
 	}
 	if l != nil {
 		l.RemoveIfOurs()

@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	textColumn = 39  // where the texts of options begin
-	lineLength = 120 // of usage texts
+	textColumn = 39  // where the texts of options begin in socket_vmnet's usage text
+	lineLength = 120 // of usage texts, at most
+	minWidth   = 40  // of usage texts, at least
+	usualWidth = 80  // where that of the terminal is not known
 )
 
 // Program is what the tree's commands belong to.
@@ -61,41 +63,128 @@ func itemsOf(flags []cli.Flag) (all []Item) {
 	return all
 }
 
-// optionLines are the lines of a usage text about flags.
-func optionLines(flags []cli.Flag) string {
-	var b strings.Builder
+// commandsTitle is the category of commands.
+const commandsTitle = "Commands, each with a --help of its own"
+
+// head is what stands in front of it in a list.
+func (it Item) head() string {
+	if it.Category == commandsTitle {
+		return it.Name
+	}
+	head := "--" + it.Name
+	if it.Arg != "" {
+		head += "=" + it.Arg
+	}
+	if it.Short != "" {
+		head = "-" + it.Short + ", " + head
+	}
+	return head
+}
+
+// A page is a usage text that is being written.
+type page struct {
+	strings.Builder
+	width, column int    // of a line, and where the texts of a list begin
+	indent        string // of lists; empty: socket_vmnet's, whose column is fixed
+}
+
+// newPage is one of socket_vmnet2's, for a terminal of that width.
+func newPage(width int) *page {
+	return &page{width: min(max(cmp.Or(width, usualWidth), minWidth), lineLength), indent: "  "}
+}
+
+// text writes paragraphs.
+func (p *page) text(s string) {
+	var all []string
+	for paragraph := range strings.SplitSeq(s, "\n\n") {
+		all = append(all, strings.Join(printable.Wrap(paragraph, p.width), "\n")+"\n")
+	}
+	p.WriteString(strings.Join(all, "\n"))
+}
+
+// list writes items, each category under its name. The texts begin behind the longest head, where that leaves them room; a longer one
+// has a line of its own.
+func (p *page) list(items []Item) {
+	if p.indent != "" {
+		p.column = 0
+		for _, it := range items {
+			p.column = max(p.column, len(p.indent+it.head())+2)
+		}
+		p.column = min(p.column, p.width/2-8)
+	}
 	category := ""
-	for _, it := range Items(flags) {
+	for _, it := range items {
 		if it.Category != category {
 			category = it.Category
-			fmt.Fprintf(&b, "\n%s:\n", category)
+			p.WriteByte('\n')
+			p.text(category + ":")
 		}
-		head := "--" + it.Name
-		if it.Arg != "" {
-			head += "=" + it.Arg
-		}
-		if it.Short != "" {
-			head = "-" + it.Short + ", " + head
+		head := p.indent + it.head()
+		if len(head)+2 > p.column {
+			p.WriteString(head + "\n")
+			head = ""
 		}
 		for _, remark := range it.Text {
-			for _, line := range printable.Wrap(remark, lineLength-textColumn) {
-				fmt.Fprintf(&b, "%-*s %s\n", textColumn-1, head, line)
+			for _, line := range printable.Wrap(remark, p.width-p.column) {
+				fmt.Fprintf(p, "%-*s %s\n", p.column-1, head, line)
 				head = ""
 			}
 		}
 	}
+}
+
+// Usage is the usage text of a command, which is one entry of urfave's tree, for a terminal of this width: its Usage is what is said in
+// front of the options, its Description what follows them, its ArgsUsage the operands. The Usage of a flag that takes an argument begins
+// with the name of that in backquotes, "(a|b)" for a choice; each of its lines is a remark of its own. Flags with a Category are listed
+// behind the others, under it.
+func Usage(c *cli.Command, width int) string {
+	p := newPage(width)
+	p.text(fmt.Sprintf("Usage: %s %s [OPTION]... %s", Program, c.Name, c.ArgsUsage))
+	p.text(c.Usage)
+	p.WriteByte('\n')
+	p.list(Items(c.Flags))
+	if c.Description != "" {
+		p.WriteByte('\n')
+		p.text(c.Description)
+	}
+	return p.String()
+}
+
+// usage is the usage text of the daemon. That of the new program has the commands, and what each option is in short.
+func usage(p Personality, argv0 string, env IO) string {
+	const purpose = "Connects virtual machines (QEMU, Lima, minikube, ...) that open the unix socket SOCKET to one network."
+	if p == Old {
+		b := &page{width: lineLength, column: textColumn}
+		fmt.Fprintf(b, "Usage: %s [OPTION]... SOCKET\n%s\n\n", argv0, purpose)
+		b.list(Items(Flags(Old)))
+		fmt.Fprintf(b, "\nVersion: %s\n", Version)
+		return b.String()
+	}
+	b := newPage(env.Width)
+	b.WriteString("Usage: " + Program + " [OPTION]... SOCKET\n       " + Program + " COMMAND [ARG]...\n")
+	b.text(purpose)
+	commands := slices.Clone(env.Commands)
+	for i := range commands {
+		commands[i].Category = commandsTitle
+	}
+	b.list(commands)
+	b.list(grouped(Items(Flags(New))))
+	b.WriteString("\nExamples:\n")
+	for _, line := range examples {
+		b.WriteString("  " + strings.Join(printable.Wrap(line, b.width-4), " \\\n    ") + "\n")
+	}
+	fmt.Fprintf(b, "\nAll about options: man socket_vmnet2\nVersion: %s\n", Version)
 	return b.String()
 }
 
-// Usage is the usage text of a command, which is one entry of urfave's tree: its Usage is what is said in front of the options, its
-// Description what follows them, its ArgsUsage the operands. The Usage of a flag that takes an argument begins with the name of that in
-// backquotes, "(a|b)" for a choice; each of its lines is a remark of its own. Flags with a Category are listed behind the others, under
-// it.
-func Usage(c *cli.Command) string {
-	form := strings.TrimSpace("[OPTION]... " + c.ArgsUsage)
-	text := fmt.Sprintf("Usage: %s %s %s\n%s\n\n%s", Program, c.Name, form, c.Usage, optionLines(c.Flags))
-	if c.Description != "" {
-		text += "\n" + c.Description + "\n"
+// grouped are the items in the order of groups, with the first remark of each alone.
+func grouped(items []Item) (all []Item) {
+	for _, g := range groups {
+		for name := range strings.FieldsSeq(g.options) {
+			it := items[slices.IndexFunc(items, func(it Item) bool { return it.Name == name })]
+			it.Category, it.Text = g.title, it.Text[:1]
+			all = append(all, it)
+		}
 	}
-	return text
+	return all
 }

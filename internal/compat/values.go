@@ -28,11 +28,19 @@ func oneOf[T ~string](name, usage string, field *T) cli.Flag {
 			*field = T(v)
 			return nil
 		case name == "vmnet-mode":
-			return fmt.Errorf("Unknown vmnet mode %s", quoted(v)) //nolint:staticcheck // socket_vmnet's own text
+			return legacyInvalid("Unknown vmnet mode "+quoted(v), name, v, "use host, shared or bridged")
 		default:
-			return fmt.Errorf("--%s=%s is unknown: use %s or %s", name, v, strings.Join(values[:last], ", "), values[last])
+			return invalid(name, v, "use "+strings.Join(values[:last], ", ")+" or "+values[last])
 		}
 	})
+}
+
+// invalid is an option with a value that it does not take, and what to do.
+func invalid(name, v, advice string) error { return fmt.Errorf("invalid --%s=%s: %s", name, v, advice) }
+
+// legacyInvalid is an invalid option for which socket_vmnet has a text of its own.
+func legacyInvalid(text, name, v, advice string) error {
+	return &textError{Lines: []string{text}, Text: invalid(name, v, advice).Error()}
 }
 
 // named makes an option whose value, which is what, may not be empty.
@@ -47,11 +55,11 @@ func named(name, usage, what string, field *string) *cli.GenericFlag {
 }
 
 // number makes an option that takes a decimal number.
-func number(name, usage, what string, low, high int, field *int) cli.Flag {
+func number(name, usage string, low, high int, field *int) cli.Flag {
 	return Checked(name, usage, func(v string) error {
 		n, ok := parseDecimal(v, low, high)
 		if !ok {
-			return fmt.Errorf("--%s=%s is no %s from %d to %d", name, v, what, low, high)
+			return invalid(name, v, fmt.Sprintf("use a number from %d to %d", low, high))
 		}
 		*field = n
 		return nil
@@ -62,7 +70,7 @@ func number(name, usage, what string, low, high int, field *int) cli.Flag {
 func uuid(name, usage, what string, field *[16]byte) cli.Flag {
 	return Checked(name, usage, func(v string) (err error) {
 		if *field, err = state.ParseUUID(v); err != nil {
-			return fmt.Errorf("Failed to parse %s %s", what, quoted(v)) //nolint:staticcheck // socket_vmnet's own text
+			return legacyInvalid("Failed to parse "+what+" "+quoted(v), name, v, "use a UUID such as that of uuidgen")
 		}
 		return nil
 	})
@@ -71,7 +79,7 @@ func uuid(name, usage, what string, field *[16]byte) cli.Flag {
 func (s *settings) setSocketMode(v string) error {
 	n, err := strconv.ParseUint(v, 8, 32)
 	if err != nil || n > 0o777 {
-		return fmt.Errorf("--socket-mode=%s is no octal mode from 0 to 0777", v)
+		return invalid("socket-mode", v, "use an octal mode such as 0770, at most 0777")
 	}
 	s.SocketMode = os.FileMode(n)
 	return nil
@@ -80,7 +88,7 @@ func (s *settings) setSocketMode(v string) error {
 func (s *settings) setQueueSize(v string) error {
 	n, ok := parseSize(v)
 	if !ok || n < minQueueSize || n > maxQueueSize {
-		return fmt.Errorf("--queue-size=%s is no size from 64K to 8M", v)
+		return invalid("queue-size", v, "use a size from 64K to 8M")
 	}
 	s.QueueSize = n
 	return nil
@@ -118,14 +126,14 @@ func parseUID(v string) (uint32, error) {
 	if strings.Trim(v, "0123456789") != "" {
 		u, err := user.Lookup(v)
 		if err != nil {
-			return 0, fmt.Errorf("--allow-uid=%s is no number and no user's name", v)
+			return 0, invalid("allow-uid", v, "there is no user of that name")
 		}
 		text = u.Uid
 	}
 	// The largest number stands for "no user" in every call that takes one.
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == math.MaxUint32 {
-		return 0, fmt.Errorf("--allow-uid=%s is no user's number from 0 to %d", v, uint32(math.MaxUint32-1))
+		return 0, invalid("allow-uid", v, fmt.Sprintf("use a number from 0 to %d, or a user's name", uint32(math.MaxUint32-1)))
 	}
 	return uint32(n), nil
 }
@@ -138,7 +146,7 @@ func (s *settings) setMetricsListen(v string) error {
 	}
 	a, err := netip.ParseAddrPort(text)
 	if err != nil || a.Addr().Zone() != "" {
-		return fmt.Errorf("--metrics-listen=%s is no address with a port, such as 127.0.0.1:9105", v)
+		return invalid("metrics-listen", v, "use an address with a port, such as 127.0.0.1:9105")
 	}
 	s.MetricsListen = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 	return nil
@@ -162,15 +170,15 @@ func (s *settings) checkMetrics() error {
 func (s *settings) addDNSRecord(v string) error {
 	name, ip, ok := strings.Cut(v, "=")
 	if !ok {
-		return fmt.Errorf("--dns-record=%s is not of the form NAME=IP", v)
+		return invalid("dns-record", v, "use NAME=IP, such as db.internal=192.168.105.9")
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	if !hostName.MatchString(name) || len(name) > 253 || strings.HasSuffix(name, ".") {
-		return fmt.Errorf("--dns-record=%s: %s is no host name", v, quoted(name))
+		return invalid("dns-record", v, quoted(name)+" is not a host name, whose labels have at most 63 bytes of letters, digits and hyphens, and all of it 253")
 	}
 	a, err := netip.ParseAddr(ip)
 	if err != nil || !a.Is4() {
-		return fmt.Errorf("--dns-record=%s: %s is no IPv4 address", v, quoted(ip))
+		return invalid("dns-record", v, quoted(ip)+" is not an IPv4 address")
 	}
 	s.DNSRecords = append(s.DNSRecords, dnsRecord{Name: name, Addr: a})
 	return nil

@@ -130,56 +130,60 @@ func TestBadOptions(t *testing.T) {
 		gw      = "--vmnet-gateway=192.168.105.1 "
 		reserve = "--vmnet-reserve=52:54:00:12:34:56="
 		forward = "--vmnet-forward=tcp:80="
-		port    = "is no port from 1 to 65535"
-		mac     = "is no MAC address of a guest, such as 52:54:00:12:34:56"
-		guest   = "is no IPv4 address of a guest"
-		uid     = " is no user's number from 0 to 4294967294"
-		mtu     = " is no number of bytes from 1280 to 16384"
-		queue   = " is no size from 64K to 8M"
+		port    = "is not a port from 1 to 65535"
+		mac     = "is not the MAC address of a guest, such as 52:54:00:12:34:56"
+		guest   = "is not the IPv4 address of a guest"
+		name    = "is not a host name, whose labels have at most 63 bytes of letters, digits and hyphens, and all of it 253"
+		mtu     = ": use a number from 1280 to 16384"
+		queue   = ": use a size from 64K to 8M"
+		mode    = ": use an octal mode such as 0770, at most 0777"
 		away    = " can be read from other hosts, without a password; use an address of this host alone, such as 127.0.0.1, or allow it by --metrics-anywhere"
-		noAddr  = " is no address with a port, such as 127.0.0.1:9105"
+		noAddr  = ": use an address with a port, such as 127.0.0.1:9105"
+		order   = ": use MAC=IP, such as 52:54:00:12:34:56=192.168.105.9"
+		forms   = ": use PROTO:PORT=IP:PORT, such as tcp:8080=192.168.105.5:80"
 	)
-	for _, c := range []struct{ argv, want string }{ // without the name and value of an option, if want does not begin with --
-		{"--backend=tap", " is unknown: use auto, usernet or vmnet"},
-		{"--log-format=xml", " is unknown: use plain, text or json"},
-		{"--log-level=INFO", " is unknown: use debug, info, warn or error"},
+	for _, c := range []struct{ argv, want string }{ // behind "invalid" and the option, if want begins with a colon
+		{"--backend=tap", ": use auto, usernet or vmnet"},
+		{"--log-format=xml", ": use plain, text or json"},
+		{"--log-level=INFO", ": use debug, info, warn or error"},
 		{"--socket-user=", "--socket-user is empty: give the name of a user"},
-		{"--socket-mode=", " is no octal mode from 0 to 0777"},
-		{"--socket-mode=1777", " is no octal mode from 0 to 0777"},
+		{"--socket-mode=", mode},
+		{"--socket-mode=1777", mode},
 		{"--queue-size=", queue},
 		{"--queue-size=65535", queue},
 		{"--queue-size=8193K", queue},
 		{"--queue-size=2147483647M", queue},
-		{"--max-clients=4097", " is no number from 1 to 4096"},
-		{"--dns-record=a", " is not of the form NAME=IP"},
-		{"--dns-record==1.2.3.4", `: "" is no host name`},
-		{"--dns-record=a..b=1.2.3.4", `: "a..b" is no host name`},
-		{"--dns-record=a=::1", `: "::1" is no IPv4 address`},
+		{"--max-clients=4097", ": use a number from 1 to 4096"},
+		{"--dns-record=a", ": use NAME=IP, such as db.internal=192.168.105.9"},
+		{"--dns-record==1.2.3.4", `: "" ` + name},
+		{"--dns-record=a..b=1.2.3.4", `: "a..b" ` + name},
+		{"--dns-record=a=::1", `: "::1" is not an IPv4 address`},
 		{"--runtime-dir=", `--runtime-dir is empty: give a directory, or "none"`},
-		{"--runtime-dir=" + longestDir + "y", fmt.Sprintf(" is too long: the path of dgram/sock below it has %d bytes, that of a socket %d at most", MaxSocketPath+1, MaxSocketPath)},
-		{"--allow-uid=4294967295", uid},
-		{"--allow-uid=no-such-user", " is no number and no user's name"},
+		{"--runtime-dir=" + longestDir + "y", fmt.Sprintf("--runtime-dir="+longestDir+"y is too long: the path of dgram/sock below it has %d bytes, that of a socket %d at most", MaxSocketPath+1, MaxSocketPath)},
+		{"--allow-uid=4294967295", ": use a number from 0 to 4294967294, or a user's name"},
+		{"--allow-uid=no-such-user", ": there is no user of that name"},
 		{"--metrics-listen=127.0.0.1", noAddr},
 		{"--metrics-listen=[fe80::1%en0]:9105", noAddr},
 		{"--vmnet-mtu=1279", mtu},
 		{"--vmnet-mtu=16385", mtu},
 		{"--vmnet-mtu=01500", mtu},
 		{"--vmnet-mtu=4294968796", mtu}, // 1<<32 + 1500
-		{"--vmnet-reserve=", " is not of the form MAC=IP"},
+		{"--vmnet-reserve=", order},
 		{"--vmnet-reserve==192.168.105.9", `: "" ` + mac},
 		{"--vmnet-reserve=52-54-00-12-34-56=192.168.105.9", `: "52-54-00-12-34-56" ` + mac},
 		{"--vmnet-reserve=00:00:00:00:00:00=192.168.105.9", `: "00:00:00:00:00:00" ` + mac},
 		{"--vmnet-reserve=01:00:5e:00:00:01=192.168.105.9", `: "01:00:5e:00:00:01" ` + mac},
+		{"--vmnet-reserve=192.168.105.9=52:54:00:12:34:56", ": the order is MAC=IP, so use 52:54:00:12:34:56=192.168.105.9"},
 		{reserve + "0.0.0.0", `: "0.0.0.0" ` + guest},
 		{reserve + "224.0.0.1", `: "224.0.0.1" ` + guest},
-		{"--vmnet-forward=", " is not of the form PROTO:PORT=IP:PORT"},
-		{"--vmnet-forward=sctp:80=192.168.105.2:80", `: "sctp" is no protocol to forward: use tcp or udp`},
+		{"--vmnet-forward=", forms},
+		{"--vmnet-forward=sctp:80=192.168.105.2:80", `: "sctp" cannot be forwarded, only tcp and udp`},
 		{"--vmnet-forward=tcp:65536=192.168.105.2:80", `: "65536" ` + port},
 		{"--vmnet-forward=tcp:127.0.0.1:80=192.168.105.2:80", `: "127.0.0.1:80" ` + port},
 		{forward + "192.168.105.2:0", `: "0" ` + port},
 		{forward + "guest:80", `: "guest" ` + guest},
 
-		{"--metrics-listen=0.0.0.0:9105 /s", away},
+		{"--metrics-listen=0.0.0.0:9105 /s", "--metrics-listen=0.0.0.0:9105" + away},
 		{"--metrics-listen=[::ffff:10.0.0.1]:1 /s", "--metrics-listen=10.0.0.1:1" + away},
 		{"--metrics-anywhere /s", "--metrics-anywhere needs --metrics-listen=ADDR:PORT"},
 		{"--metrics-page /s", "--metrics-page needs --metrics-listen=ADDR:PORT"},
@@ -188,18 +192,18 @@ func TestBadOptions(t *testing.T) {
 		{gw + "--vmnet-network-identifier=" + goodUUID + " " + reserve + "192.168.105.9 /s", "--vmnet-reserve=MAC=IP needs the DHCP server, which is off"},
 		{gw + reserve + "192.168.106.9 /s", reserve + "192.168.106.9: 192.168.106.9 is not in the network 192.168.105.0/24"},
 		{gw + reserve + "192.168.105.1 /s", reserve + "192.168.105.1: 192.168.105.1 is the gateway"},
-		{gw + reserve + "192.168.105.9 " + reserve + "192.168.105.10 /s", reserve + "192.168.105.10: 52:54:00:12:34:56 has a reserved address already, 192.168.105.9"},
-		{gw + reserve + "192.168.105.9 --vmnet-reserve=52:54:00:12:34:57=192.168.105.9 /s", "--vmnet-reserve=52:54:00:12:34:57=192.168.105.9: 192.168.105.9 is reserved for 52:54:00:12:34:56 already"},
+		{gw + reserve + "192.168.105.9 " + reserve + "192.168.105.10 /s", "invalid " + reserve + "192.168.105.10: 52:54:00:12:34:56 has a reserved address already, 192.168.105.9"},
+		{gw + reserve + "192.168.105.9 --vmnet-reserve=52:54:00:12:34:57=192.168.105.9 /s", "invalid --vmnet-reserve=52:54:00:12:34:57=192.168.105.9: 192.168.105.9 is reserved for 52:54:00:12:34:56 already"},
 		{gw + forward + "192.168.106.9:80 /s", forward + "192.168.106.9:80: 192.168.106.9 is not in the network 192.168.105.0/24"},
-		{gw + forward + "192.168.105.9:80 " + forward + "192.168.105.10:81 /s", forward + "192.168.105.10:81: tcp port 80 is forwarded already, to 192.168.105.9:80"},
+		{gw + forward + "192.168.105.9:80 " + forward + "192.168.105.10:81 /s", "invalid " + forward + "192.168.105.10:81: tcp port 80 is forwarded already, to 192.168.105.9:80"},
 		{gw + "--vmnet-disable-dns-proxy --dns-record=a=10.0.0.1 /s", "--dns-record=NAME=IP needs the DNS server, which --vmnet-disable-dns-proxy turns off"},
 		{bridged + reserve + "192.168.105.9 /s", `vmnet mode "bridged" conflicts with --vmnet-reserve`},
 		{bridged + "--isolate /s", `vmnet mode "bridged" conflicts with --isolate`},
 	} {
 		t.Run(c.argv, func(t *testing.T) {
 			args, ends := strings.CutSuffix(c.argv, " /s")
-			if c.want[0] == ' ' || c.want[0] == ':' {
-				c.want = args + c.want
+			if c.want[0] == ':' {
+				c.want = "invalid " + args + c.want
 			}
 			if ends {
 				args += " --vmnet-mode=host /s"
@@ -212,8 +216,8 @@ func TestBadOptions(t *testing.T) {
 			r := parse(t, New, words(args))
 			assert.Nil(t, r.cfg)
 			assert.Equal(t, 1, r.code)
-			assert.Equal(t, "ERROR| "+c.want+"\n", r.stderr)
-			assert.True(t, strings.HasPrefix(r.stdout, "Usage: "))
+			assert.Equal(t, "ERROR| "+c.want+seeHelp+"\n", r.stderr)
+			assert.Empty(t, r.stdout)
 		})
 	}
 }

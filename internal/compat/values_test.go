@@ -114,15 +114,15 @@ func TestBadValues(t *testing.T) {
 
 		{"end", gw + "--vmnet-dhcp-end=none", `ERROR| invalid address "none" was specified for --vmnet-dhcp-end`, false},
 		{"end outside", gw + "--vmnet-dhcp-end=192.168.106.9", "ERROR| --vmnet-dhcp-end=192.168.106.9 is not in the network 192.168.105.0/24", false},
-		{"end at the gateway", gw + "--vmnet-dhcp-end=192.168.105.1", "ERROR| --vmnet-gateway=192.168.105.1 leaves no address for guests: they get those behind it, up to 192.168.105.1", false},
-		{"mask", gw + "--vmnet-mask=24", "ERROR| --vmnet-mask=24 is no netmask: its one bits must come first, as in 255.255.255.0", false},
+		{"end at the gateway", gw + "--vmnet-dhcp-end=192.168.105.1", "ERROR| --vmnet-gateway=192.168.105.1 leaves no address for guests: they get those after it, up to 192.168.105.1", false},
+		{"mask", gw + "--vmnet-mask=24", "ERROR| invalid --vmnet-mask=24: its one bits must come first, as in 255.255.255.0", false},
 		{"mask in no form", gw + "--vmnet-mask=/24", `ERROR| invalid address "/24" was specified for --vmnet-mask`, false},
-		{"mask with a hole", gw + "--vmnet-mask=255.0.255.0", "ERROR| --vmnet-mask=255.0.255.0 is no netmask: its one bits must come first, as in 255.255.255.0", false},
-		{"mask of all ones", gw + "--vmnet-mask=255.255.255.255", "ERROR| --vmnet-mask=255.255.255.255: a network has between 255.0.0.0 and 255.255.255.252", false},
+		{"mask with a hole", gw + "--vmnet-mask=255.0.255.0", "ERROR| invalid --vmnet-mask=255.0.255.0: its one bits must come first, as in 255.255.255.0", false},
+		{"mask of all ones", gw + "--vmnet-mask=255.255.255.255", "ERROR| invalid --vmnet-mask=255.255.255.255: use one from 255.0.0.0 to 255.255.255.252", false},
 		{"network address", "--vmnet-gateway=192.168.105.0", "ERROR| --vmnet-gateway=192.168.105.0 is the network address of 192.168.105.0/24", false},
 		{"broadcast address", "--vmnet-gateway=192.168.105.255", "ERROR| --vmnet-gateway=192.168.105.255 is the broadcast address of 192.168.105.0/24", false},
-		{"loopback", "--vmnet-gateway=127.0.0.1", "ERROR| --vmnet-gateway=127.0.0.1 is no address of a private network, such as 192.168.105.1", false},
-		{"nat66 text", gw + "--vmnet-nat66-prefix=x", `ERROR| invalid IPv6 prefix "x" for --vmnet-nat66-prefix`, false},
+		{"loopback", "--vmnet-gateway=127.0.0.1", "ERROR| invalid --vmnet-gateway=127.0.0.1: use an address of a private network, such as 192.168.105.1", false},
+		{"nat66 text", gw + "--vmnet-nat66-prefix=x", "ERROR| invalid --vmnet-nat66-prefix=x: use an IPv6 prefix in fd00::/8, such as fd00:1234::", false},
 		{"nat66 outside", gw + "--vmnet-nat66-prefix=2001:db8::", "ERROR| --vmnet-nat66-prefix=2001:db8:: is not in fd00::/8: use fd00:1234:: or the like", false},
 		{"nat66 host bits", gw + "--vmnet-nat66-prefix=fd00:1234::1", "ERROR| --vmnet-nat66-prefix=fd00:1234::1 has bits behind the first 64; use fd00:1234::", false},
 		{"empty interface", "--vmnet-mode=bridged --vmnet-interface=", `ERROR| --vmnet-interface is empty: give an interface of this host, such as "en0"`, false},
@@ -136,6 +136,33 @@ func TestBadValues(t *testing.T) {
 		})
 	}
 }
+
+// TestNewTexts: where socket_vmnet's text does not help, the new program has its own.
+func TestNewTexts(t *testing.T) {
+	const gw = "--vmnet-gateway=192.168.105.1 "
+	for argv, want := range map[string]string{
+		"--vmnet-mode=bridge /s":              "invalid --vmnet-mode=bridge: use host, shared or bridged" + seeHelp,
+		"--vmnet-gateway=192.168.105.1/24 /s": "invalid --vmnet-gateway=192.168.105.1/24: use 192.168.105.1, and --vmnet-mask=255.255.255.0" + seeHelp,
+		"--vmnet-gateway=192.168.105.1/x /s":  "invalid --vmnet-gateway=192.168.105.1/x: use an IPv4 address such as 192.168.105.1" + seeHelp,
+		gw + "--vmnet-dhcp-end=none /s":       "invalid --vmnet-dhcp-end=none: use an IPv4 address such as 192.168.105.1",
+		gw + "--vmnet-mask=/20 /s":            "invalid --vmnet-mask=/20: use 255.255.240.0",
+		gw + "--vmnet-mask=/31 /s":            "invalid --vmnet-mask=/31: use a netmask such as 255.255.255.0",
+		"--vmnet-interface-id=x /s":           "invalid --vmnet-interface-id=x: use a UUID such as that of uuidgen" + seeHelp,
+		"":                                    "no SOCKET: give the path of the socket to serve, such as /tmp/vmnet.sock" + seeHelp,
+		"s1 s2":                               "two SOCKETs given: s1, s2" + seeHelp,
+		gw + "-p/p /s /t /u":                  "two SOCKETs given: /s, /t" + seeHelp,
+		"--vmnet-gatway=1 /s":                 "unknown option --vmnet-gatway: did you mean --vmnet-gateway?" + seeHelp,
+	} {
+		r := parse(t, New, words(argv))
+		assert.Nil(t, r.cfg)
+		assert.Equal(t, 1, r.code)
+		assert.Equal(t, "ERROR| "+want+"\n", r.stderr)
+		assert.Empty(t, r.stdout)
+	}
+}
+
+// seeHelp is behind what is wrong with a command line of the new program.
+const seeHelp = " (see socket_vmnet2 --help)"
 
 // TestPublicGateway: the new program refuses a network that would hide hosts of the Internet, the old one takes any.
 func TestPublicGateway(t *testing.T) {
@@ -167,7 +194,7 @@ func TestPublicGateway(t *testing.T) {
 		})
 	}
 	r := parse(t, New, strings.Fields("socket_vmnet2 --vmnet-gateway-any /s"))
-	assert.Contains(t, r.stderr, "ERROR| --vmnet-gateway-any requires --vmnet-gateway=IP\n")
+	assert.Contains(t, r.stderr, "ERROR| --vmnet-gateway-any requires --vmnet-gateway=IP"+seeHelp+"\n")
 	r = parse(t, Old, words("--vmnet-gateway-any /s"))
 	assert.Contains(t, r.stderr, "unknown option --vmnet-gateway-any")
 }
@@ -206,7 +233,7 @@ func TestNameDecides(t *testing.T) {
 		argv := strings.Split(line, " ")
 		var out, errs strings.Builder
 		Parse(PersonalityOf(argv[0]), argv, IO{
-			Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []string{"status"},
+			Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }, Commands: []Item{{Name: "status"}},
 		})
 		if want != "" {
 			want = "WARN | this copy is called svm2, so it behaves as socket_vmnet; call it socket_vmnet2 for " + want + "\n"

@@ -19,21 +19,24 @@ import (
 func (s *settings) addReservation(v string) error {
 	mac, ip, ok := strings.Cut(v, "=")
 	if !ok {
-		return fmt.Errorf("--vmnet-reserve=%s is not of the form MAC=IP", v)
+		return invalid("vmnet-reserve", v, "use MAC=IP, such as 52:54:00:12:34:56=192.168.105.9")
 	}
 	r := network.Reservation{MAC: parseMAC(mac)}
-	if r.MAC == nil {
-		return fmt.Errorf("--vmnet-reserve=%s: %s is no MAC address of a guest, such as 52:54:00:12:34:56", v, quoted(mac))
+	switch _, swapped := guestAddr(mac); {
+	case r.MAC == nil && swapped && parseMAC(ip) != nil:
+		return invalid("vmnet-reserve", v, fmt.Sprintf("the order is MAC=IP, so use %s=%s", ip, mac))
+	case r.MAC == nil:
+		return invalid("vmnet-reserve", v, quoted(mac)+" is not the MAC address of a guest, such as 52:54:00:12:34:56")
 	}
 	if r.Addr, ok = guestAddr(ip); !ok {
-		return fmt.Errorf("--vmnet-reserve=%s: %s is no IPv4 address of a guest", v, quoted(ip))
+		return invalid("vmnet-reserve", v, quoted(ip)+" is not the IPv4 address of a guest")
 	}
 	for _, other := range s.Reservations {
 		switch {
 		case bytes.Equal(other.MAC, r.MAC):
-			return fmt.Errorf("--vmnet-reserve=%s: %s has a reserved address already, %s", v, mac, other.Addr)
+			return invalid("vmnet-reserve", v, fmt.Sprintf("%s has a reserved address already, %s", mac, other.Addr))
 		case other.Addr == r.Addr:
-			return fmt.Errorf("--vmnet-reserve=%s: %s is reserved for %s already", v, ip, other.MAC)
+			return invalid("vmnet-reserve", v, fmt.Sprintf("%s is reserved for %s already", ip, other.MAC))
 		}
 	}
 	s.Reservations = append(s.Reservations, r)
@@ -45,25 +48,25 @@ func (s *settings) addForward(v string) error {
 	proto, hostPort, okHost := strings.Cut(host, ":")
 	ip, guestPort, okGuest := strings.Cut(guest, ":")
 	if !okHost || !okGuest {
-		return fmt.Errorf("--vmnet-forward=%s is not of the form PROTO:PORT=IP:PORT", v)
+		return invalid("vmnet-forward", v, "use PROTO:PORT=IP:PORT, such as tcp:8080=192.168.105.5:80")
 	}
 	if proto != "tcp" && proto != "udp" {
-		return fmt.Errorf("--vmnet-forward=%s: %s is no protocol to forward: use tcp or udp", v, quoted(proto))
+		return invalid("vmnet-forward", v, quoted(proto)+" cannot be forwarded, only tcp and udp")
 	}
 	hp, okHost := parseDecimal(hostPort, 1, 65535)
 	a, okAddr := guestAddr(ip)
 	gp, okGuest := parseDecimal(guestPort, 1, 65535)
 	switch {
 	case !okHost:
-		return fmt.Errorf("--vmnet-forward=%s: %s is no port from 1 to 65535", v, quoted(hostPort))
+		return invalid("vmnet-forward", v, quoted(hostPort)+" is not a port from 1 to 65535")
 	case !okAddr:
-		return fmt.Errorf("--vmnet-forward=%s: %s is no IPv4 address of a guest", v, quoted(ip))
+		return invalid("vmnet-forward", v, quoted(ip)+" is not the IPv4 address of a guest")
 	case !okGuest:
-		return fmt.Errorf("--vmnet-forward=%s: %s is no port from 1 to 65535", v, quoted(guestPort))
+		return invalid("vmnet-forward", v, quoted(guestPort)+" is not a port from 1 to 65535")
 	}
 	f := network.Forward{Proto: proto, HostPort: uint16(hp), Guest: netip.AddrPortFrom(a, uint16(gp))}
 	if i := slices.IndexFunc(s.Forwards, func(o network.Forward) bool { return o.Proto == f.Proto && o.HostPort == f.HostPort }); i >= 0 {
-		return fmt.Errorf("--vmnet-forward=%s: %s port %d is forwarded already, to %s", v, proto, hp, s.Forwards[i].Guest)
+		return invalid("vmnet-forward", v, fmt.Sprintf("%s port %d is forwarded already, to %s", proto, hp, s.Forwards[i].Guest))
 	}
 	s.Forwards = append(s.Forwards, f)
 	return nil

@@ -46,7 +46,7 @@ func FuzzReservation(f *testing.F) {
 	f.Fuzz(func(t *testing.T, v string) {
 		var s settings
 		if err := s.addReservation(v); err != nil {
-			require.True(t, strings.HasPrefix(err.Error(), "--vmnet-reserve="+v))
+			require.True(t, strings.HasPrefix(err.Error(), "invalid --vmnet-reserve="+v))
 			require.Empty(t, s.Reservations)
 			return
 		}
@@ -70,7 +70,7 @@ func FuzzForward(f *testing.F) {
 	f.Fuzz(func(t *testing.T, v string) {
 		var s settings
 		if err := s.addForward(v); err != nil {
-			require.True(t, strings.HasPrefix(err.Error(), "--vmnet-forward="+v))
+			require.True(t, strings.HasPrefix(err.Error(), "invalid --vmnet-forward="+v))
 			require.Empty(t, s.Forwards)
 			return
 		}

@@ -227,7 +227,7 @@ func Check(argv []string, in io.Reader, env compat.IO) (code int, ran bool) {
 
 // checkArgv tells whether this program, which has these commands, could be started as a daemon with argv. It asks all that is asked
 // before anything is touched.
-func checkArgv(argv []string, posixly bool, commands []string) error {
+func checkArgv(argv []string, posixly bool, commands []compat.Item) error {
 	var said bytes.Buffer
 	cfg, _ := compat.Parse(compat.PersonalityOf(argv[0]), argv, compat.IO{
 		Stdout: io.Discard, Stderr: &said,

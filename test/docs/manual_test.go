@@ -28,21 +28,30 @@ func help(t *testing.T, command string) string {
 }
 
 // commandNames are the names of socket_vmnet2's commands.
-func commandNames(t *testing.T) []string {
+func commandNames(t *testing.T) (names []string) {
 	t.Helper()
-	_, names, ok := strings.Cut(help(t, "socket_vmnet2"), "each with a --help of its own: ")
+	_, lines, ok := strings.Cut(help(t, "socket_vmnet2"), "each with a --help of its own:\n")
 	require.True(t, ok)
-	names, _, _ = strings.Cut(names, "\n")
-	return strings.Split(names, ", ")
+	lines, _, _ = strings.Cut(lines, "\n\n")
+	for line := range strings.Lines(lines) {
+		names = append(names, strings.Fields(line)[0])
+	}
+	return names
 }
 
-var optionHead = regexp.MustCompile(`(?m)^(?:-[a-z], )?(--[a-z][a-z0-9-]*=?)(\S*)`)
+var optionHead = regexp.MustCompile(`(?m)^( *)(?:-[a-z], )?(--[a-z][a-z0-9-]*=?)(\S*)`)
 
 // options are what a usage text has: those with an argument end with an equals sign.
 func optionWords(t *testing.T, command string) (words []string) {
 	t.Helper()
+	indent := "  "
+	if command == "socket_vmnet" {
+		indent = ""
+	}
 	for _, m := range optionHead.FindAllStringSubmatch(help(t, command), -1) {
-		words = append(words, m[1])
+		if m[1] == indent {
+			words = append(words, m[2])
+		}
 	}
 	require.NotEmpty(t, words)
 	return words

@@ -210,8 +210,6 @@ func (j *job) parse() (*compat.Config, error) {
 		return cfg, nil
 	case cfg != nil || code == 0:
 		return nil, errors.New("the daemon's options behind -- only print something: a service needs one that serves")
-	case stderr.Len() == 0:
-		return nil, errors.New("the daemon's options behind -- need one SOCKET, no more and no less")
 	}
 	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 	return nil, fmt.Errorf("the daemon's options behind --: %s", strings.TrimPrefix(lines[len(lines)-1], "ERROR| "))

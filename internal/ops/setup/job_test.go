@@ -43,7 +43,7 @@ func TestBadOptions(t *testing.T) {
 		"prefix with a blank":          {linux(), JobOptions{Prefix: `/opt/a b`}, `"/opt/a b/bin/socket_vmnet2": systemd cannot have this in a unit as it is`},
 		"socket with a percent sign":   {linux(), daemon("/run/socket_vmnet2/a%n"), `"/run/socket_vmnet2/a%n": systemd cannot have`},
 		"empty option on Linux":        {linux(), daemon("--pidfile", "", "/run/socket_vmnet2/a"), `"": systemd cannot have`},
-		"two sockets":                  {darwin(), daemon("/a", "/b"), "need one SOCKET"},
+		"two sockets":                  {darwin(), daemon("/a", "/b"), "two SOCKETs given: /a, /b"},
 		"relative pidfile":             {darwin(), daemon("--pidfile=a", "/b"), "--pidfile (a) is no absolute path"},
 		"unknown option":               {darwin(), daemon("--vmnet-gatewai=1.2.3.4", "/a"), "the daemon's options behind --: "},
 		"help":                         {darwin(), daemon("--help"), "only print something"},
