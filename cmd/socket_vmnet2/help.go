@@ -5,14 +5,19 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
 // summaries are what the commands do, in a line each.
@@ -58,6 +63,22 @@ func widthOf(env compat.IO) int {
 	}
 	width, _ := screenOf(env).size()
 	return width
+}
+
+// greeting tells on a terminal how a VM gets into the network that is ready; nil where it is not wanted.
+func greeting(p compat.Personality, cfg *compat.Config) func() {
+	if p != compat.New || cfg.LogFormat == "json" || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil
+	}
+	socket, err := filepath.Abs(cfg.SocketPath)
+	if err != nil {
+		return nil
+	}
+	lines := tryLines(tryReady{Socket: socket}, runtime.GOOS, netip.Addr{}, randomMAC())
+	use := lines[slices.IndexFunc(lines, func(l tryLine) bool { return l.For == "qemu-7.2" })].Use
+	return func() {
+		go func() { _, _ = fmt.Fprintf(os.Stderr, "ready: start QEMU with %s\n", printable.Lines(use)) }() // a terminal may be stopped
+	}
 }
 
 func helpCommand(env compat.IO) *cli.Command {

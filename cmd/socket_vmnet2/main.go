@@ -56,7 +56,7 @@ func run(argv []string) int {
 	if cfg.ListInterfaces {
 		err = printInterfaces(cfg, os.Stdout)
 	} else {
-		err = daemon.Serve(cfg, log)
+		err = daemon.Serve(cfg, log, greeting(personality, cfg))
 	}
 	if err != nil {
 		personality.LogError(log.Logger, err)

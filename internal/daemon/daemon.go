@@ -69,8 +69,9 @@ type daemon struct {
 	users    userNames
 }
 
-// Serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then.
-func Serve(cfg *compat.Config, log *compat.Log) error {
+// Serve runs the daemon until a signal stops it. An error means it could not start; nothing is left behind then. ready, unless it is nil,
+// is called once the daemon has started, but not after an upgrade in place.
+func Serve(cfg *compat.Config, log *compat.Log, ready func()) error {
 	ctx, stop := UntilSignal(log.Logger)
 	defer stop()
 	in, err := handover.Inherited()
@@ -82,7 +83,13 @@ func Serve(cfg *compat.Config, log *compat.Log) error {
 		log.Debug("the daemon cannot be upgraded in place", "error", err)
 	}
 	if in == nil {
-		return d.run(ctx, d.start(ctx), &detached{}, d.ready)
+		return d.run(ctx, d.start(ctx), &detached{}, func(ctx context.Context, sessions []*perclient.Session) error {
+			err := d.ready(ctx, sessions)
+			if err == nil && ready != nil {
+				ready()
+			}
+			return err
+		})
 	}
 	m := &manifest{}
 	return d.run(ctx, d.takeOver(ctx, in, m), &m.detached, func(ctx context.Context, sessions []*perclient.Session) error {
