@@ -14,7 +14,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/setup"
 )
 
@@ -34,13 +33,13 @@ service that is installed. "status" tells whether it runs, its process, socket, 
 			&cli.StringFlag{Name: "name", Usage: "`NAME` a service with a name of its own, for a further network"},
 			&cli.BoolFlag{Name: "user", Usage: "a service of this user, without root; on macOS from version 26 on"},
 			&cli.BoolFlag{Name: "socket-activated", Usage: "with install: the service manager makes the socket, and no client is refused during a restart"},
-			&cli.StringFlag{Name: "prefix", Value: find.DefaultPrefix, Usage: "`DIR` with install: the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet)"},
+			&cli.StringFlag{Name: "prefix", Value: setup.Prefix(), Usage: "`DIR` with install: the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet, or /usr in a package)"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print every file and command, and change nothing"},
 		},
 		Description: `The daemon's options and SOCKET behind -- take the place of the network's own, which are those of socket_vmnet: the gateway
 192.168.105.1 (host: 192.168.106.1), and the socket /var/run/socket_vmnet (host: /var/run/socket_vmnet.host, bridged:
-/var/run/socket_vmnet.bridged.en0). Services of a user have theirs in $HOME/.socket_vmnet2. On Linux they are in
-/run/socket_vmnet2 or $XDG_RUNTIME_DIR/socket_vmnet2.
+/var/run/socket_vmnet.bridged.en0). Services of a user have theirs in $HOME/.socket_vmnet2, or on Linux in
+$XDG_RUNTIME_DIR/socket_vmnet2.
 
 A program that the system starts must be at a path that only root can change, links not allowed: "socket_vmnet2 install" puts
 it at one.

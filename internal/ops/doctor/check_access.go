@@ -70,7 +70,9 @@ func (x *exam) socketFix(k *socket, at node) []string {
 	}
 	own := "admin"
 	if x.GOOS != "darwin" {
-		own = x.Group(x.User.GID)
+		if own = x.Group(x.User.GID); own == staff {
+			own = kvm
+		}
 	}
 	fix := []string{"its group has no access, or is root's: start the daemon for a group that the user is in, or for this user alone", "    --socket-group=" + own}
 	if k.Status != nil || k.Ours {
@@ -81,6 +83,10 @@ func (x *exam) socketFix(k *socket, at node) []string {
 
 func (x *exam) userName() string { return cmp.Or(x.User.Name, strconv.Itoa(x.User.UID)) }
 
+// Groups for sockets: staff is the daemon's default, of which all users of a Mac are. On Linux its members may write to /usr/local where
+// Debian was older once, so there it is that of the services.
+const staff, kvm = "staff", "kvm"
+
 // joinGroup is how the user becomes a member of a file's group. dseditgroup(8) and usermod(8).
 func (x *exam) joinGroup(n node) []string {
 	if n.gid == 0 || n.Perm()&0o070 == 0 {
@@ -88,6 +94,12 @@ func (x *exam) joinGroup(n node) []string {
 	}
 	group, user := printable.Quote(x.Group(n.gid)), printable.Quote(x.userName())
 	line := "    sudo usermod --append --groups " + group + " " + user
+	if x.GOOS != "darwin" && group == staff {
+		return []string{
+			"on Linux the group staff may change more than a network: start the daemon for the users of KVM, and add the user to them",
+			"    --socket-group=" + kvm, "    sudo usermod --append --groups " + kvm + " " + user,
+		}
+	}
 	if x.GOOS == "darwin" {
 		line = "    sudo dseditgroup -o edit -a " + user + " -t user " + group
 	}

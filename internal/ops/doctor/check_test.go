@@ -201,7 +201,8 @@ func TestPermissionFix(t *testing.T) {
 		"no name":         {"linux", node{0o770, 0, 77}, "--groups 77 ann"},
 		"root's group":    {"darwin", node{0o770, 0, 0}, "--socket-group=admin"},
 		"the owner alone": {"darwin", node{0o700, 0, 80}, "--socket-user=ann"},
-		"Linux, own":      {"linux", node{0o700, 0, 80}, "--socket-group=staff"},
+		"Linux, own":      {"linux", node{0o700, 0, 80}, "--socket-group=kvm"},
+		"Linux, staff":    {"linux", node{0o770, 0, 20}, "--socket-group=kvm\n    sudo usermod --append --groups kvm ann"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := &exam{System: System{System: find.System{GOOS: tt.goos}, User: account{UID: 501, GID: 20, Name: "ann"}, Group: group}}

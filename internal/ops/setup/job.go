@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -87,7 +88,7 @@ var reserved = []string{"shared", "host", "bridged", "activated", "agent", unitB
 
 // NewJob is the job that o names. An error is a bad command line, or a network that there is not on this system.
 func NewJob(sys *system, o JobOptions) (*job, error) {
-	o.Network, o.Prefix = cmp.Or(o.Network, "shared"), cmp.Or(o.Prefix, find.DefaultPrefix)
+	o.Network, o.Prefix = cmp.Or(o.Network, "shared"), cmp.Or(o.Prefix, Prefix())
 	suffix, err := sys.suffix(o)
 	if err != nil {
 		return nil, err
@@ -122,6 +123,14 @@ func NewJob(sys *system, o JobOptions) (*job, error) {
 	return j, j.arguments(suffix)
 }
 
+// Prefix is where a job's program is unless another is named: packages have theirs in /usr.
+func Prefix() string {
+	if program, err := os.Executable(); err == nil && filepath.Dir(program) == "/usr/bin" {
+		return "/usr"
+	}
+	return find.DefaultPrefix
+}
+
 // suffix is what the job's name has behind that of the shared network.
 func (s *system) suffix(o JobOptions) (string, error) {
 	switch {
@@ -152,6 +161,9 @@ func (j *job) arguments(suffix string) error {
 	j.Args = slices.Clone(j.Daemon)
 	if len(j.Daemon) == 0 {
 		j.Args = j.defaultArguments(suffix)
+	}
+	if n := len(j.Args) - 1; n >= 0 {
+		j.Args[n] = j.owned(j.Args[n])
 	}
 	cfg, err := j.parse()
 	if err != nil {
@@ -234,6 +246,24 @@ func (j *job) defaultArguments(suffix string) []string {
 		return []string{"--vmnet-mode=bridged", "--vmnet-interface=" + j.Interface, socket}
 	}
 	return []string{"--vmnet-gateway=192.168.105.1", socket}
+}
+
+// link is the path of a service's socket that documentation, commands and other programs use, the same as on macOS. On Linux it is a
+// link, since /run is root's and the service is not.
+func (j *job) link() string {
+	if filepath.Dir(j.Socket) != linuxRun {
+		return j.Socket
+	}
+	return strings.TrimSuffix("/var/run/socket_vmnet."+filepath.Base(j.Socket), ".shared")
+}
+
+// owned is the other way round: where the service makes the socket that link leads to.
+func (j *job) owned(path string) string {
+	name, usual := strings.CutPrefix(strings.TrimPrefix(path, "/var"), "/run/socket_vmnet")
+	if !usual || j.GOOS == "darwin" || j.User || name != "" && (name[0] != '.' || strings.Contains(name, "/")) {
+		return path
+	}
+	return linuxRun + "/" + cmp.Or(strings.TrimPrefix(name, "."), "shared")
 }
 
 // userRuntime is what systemd knows as %t in the user's units.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,6 +83,8 @@ func TestNames(t *testing.T) {
 		{linux(), JobOptions{}, "socket_vmnet2", "/run/socket_vmnet2/shared"},
 		{linux(), JobOptions{Network: "host"}, "socket_vmnet2-host", "/run/socket_vmnet2/host"},
 		{linux(), JobOptions{Name: "lab", Daemon: []string{"/run/socket_vmnet2/lab"}}, "socket_vmnet2-lab", "/run/socket_vmnet2/lab"},
+		{linux(), JobOptions{Name: "lab", Daemon: []string{"/var/run/socket_vmnet.lab"}}, "socket_vmnet2-lab", "/run/socket_vmnet2/lab"},
+		{linux(), JobOptions{Daemon: []string{"/run/socket_vmnet"}}, "socket_vmnet2", "/run/socket_vmnet2/shared"},
 		{linux(), JobOptions{User: true}, "socket_vmnet2", "/run/user/1000/socket_vmnet2/shared"},
 	} {
 		tt.o.Installing = true
@@ -88,6 +92,9 @@ func TestNames(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, tt.name, j.Name)
 		assert.Equal(t, tt.socket, j.Socket)
+		if path := j.link(); path != j.Socket {
+			assert.Equal(t, j.Socket, j.owned(path), "the way back")
+		}
 	}
 }
 
@@ -119,6 +126,36 @@ func TestEscapes(t *testing.T) {
 			assert.Equal(t, j.Socket, job.Sockets[inherit.Stream].SockPathName)
 		}
 	}
+}
+
+// TestPackaged: what a package brought is asked for, started and stopped; its files are neither changed nor removed.
+func TestPackaged(t *testing.T) {
+	sys := linux()
+	sys.UID, sys.Root, sys.Reach = 0, t.TempDir(), func(string) error { return nil }
+	sys.Run = func(context.Context, string, ...string) ([]byte, error) {
+		return []byte("ActiveState=active\nMainPID=7\nUnitFileState=disabled\nLoadState=loaded\n"), nil
+	}
+	const file = "/usr/lib/systemd/system/socket_vmnet2.service"
+	unit, err := os.ReadFile(etc + "systemd/socket_vmnet2.service")
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(sys.at(file)), 0o755))
+	require.NoError(t, os.WriteFile(sys.at(file), unit, 0o644))
+	var out strings.Builder
+	o := JobOptions{Out: &out, Warn: func(text string) { out.WriteString(text) }}
+	j, err := NewJob(sys, o)
+	require.NoError(t, err)
+	code, err := j.Status(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, exitRunning, code)
+	assert.Contains(t, out.String(), "/var/run/socket_vmnet accepts connections")
+	assert.Contains(t, out.String(), file)
+	require.ErrorContains(t, j.Do(t.Context(), "uninstall"), `came with a package: "systemctl disable --now socket_vmnet2"`)
+	o.Installing, o.Dry = true, true
+	j, err = NewJob(sys, o)
+	require.NoError(t, err)
+	require.NoError(t, j.Do(t.Context(), "install"))
+	assert.Contains(t, out.String(), "write /etc/systemd/system/socket_vmnet2.service")
+	assert.NotContains(t, out.String(), "remove ")
 }
 
 // TestWithoutSystemd: there are its programs, and something else is process 1.

@@ -156,6 +156,7 @@ func (d systemd) ask(s *state) error {
 	}
 	p := find.Properties(string(out))
 	s.active = p["ActiveState"] == "active" || p["ActiveState"] == "activating" || p["ActiveState"] == "reloading"
+	s.failed = p["ActiveState"] == "failed"
 	s.pid, _ = strconv.Atoi(p["MainPID"])
 	s.enabled = p["UnitFileState"] == "enabled" && d.userThere()
 	s.loaded = p["LoadState"] == "loaded"
@@ -201,6 +202,9 @@ func units(files []string) (names []string) {
 
 // start starts the socket in front of the service: it cannot be made any more once the daemon has made its own.
 func (d systemd) start(s state) {
+	if s.failed { // it is not started too often, whoever asks
+		d.run(d.systemctl("reset-failed", d.service())...)
+	}
 	if s.files[d.socketPath()] != "" {
 		d.run(d.systemctl("start", d.socket())...)
 	}

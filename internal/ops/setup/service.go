@@ -44,16 +44,16 @@ func (j *job) Do(ctx context.Context, verb string) error {
 	nothing, says := "", ""
 	switch verb {
 	case "install":
-		nothing, says = "is installed like this and runs", "is installed and started, on "+j.Socket
+		nothing, says = "is installed like this and runs", "is installed and started, on "+j.link()
 		if before.installed() {
-			says = "was installed before: it is changed and has been started again, on " + j.Socket
+			says = "was installed before: it is changed and has been started again, on " + j.link()
 		}
 		j.install(before)
 	case "uninstall":
 		says = "is uninstalled. Kept are " + j.kept()
 		j.exchange(before, nil)
 	case "start":
-		nothing, says = "runs already", "is started, on "+j.Socket
+		nothing, says = "runs already", "is started, on "+j.link()
 		if !before.active {
 			j.manager.start(before)
 		}
@@ -61,7 +61,7 @@ func (j *job) Do(ctx context.Context, verb string) error {
 		nothing, says = "does not run", "is stopped until the next boot or login, or \"service start\"; \"service uninstall\" removes it"
 		j.manager.stop(before)
 	case "restart":
-		says = "is started again, on " + j.Socket + "; \"socket_vmnet2 upgrade\" does that without disconnecting a client"
+		says = "is started again, on " + j.link() + "; \"socket_vmnet2 upgrade\" does that without disconnecting a client"
 		j.manager.restart(before)
 	}
 	if verb != "install" && !before.installed() {
@@ -93,7 +93,7 @@ func (j *job) install(before state) {
 	case !before.enabled || !maps.Equal(before.files, want):
 		j.manager.prepare()
 		j.exchange(before, want)
-		j.manager.start(state{files: want})
+		j.manager.start(state{files: want, failed: before.failed})
 	case !before.active:
 		j.manager.start(before)
 	}
@@ -108,6 +108,9 @@ func (j *job) exchange(before state, want map[string]string) {
 		}
 	}
 	j.manager.stop(before)
+	if before.fixed {
+		before.files = nil
+	}
 	gone := slices.DeleteFunc(slices.Sorted(maps.Keys(before.files)), func(path string) bool { return want[path] != "" })
 	if len(gone) > 0 {
 		j.manager.forget(gone)
@@ -131,6 +134,8 @@ func (j *job) check(verb string) (state, error) {
 	switch {
 	case verb == "install":
 		faults = append(faults, j.programFault(), j.groupFault(), j.socketFault(before))
+	case verb == "uninstall" && before.fixed:
+		faults = append(faults, fmt.Errorf("%s came with a package: \"systemctl disable --now %[1]s\" stops it for good, and removing the package removes it", j.Name))
 	case (verb == "start" || verb == "restart") && err == nil && !before.installed():
 		faults = append(faults, fmt.Errorf("%s is not installed: \"socket_vmnet2 service install\" with the same options does that", j.Name))
 	}
@@ -225,7 +230,12 @@ func (j *job) kept() string {
 
 // installedArguments are those in the file of the job that is installed, its program apart.
 func (j *job) installedArguments(s state) []string {
-	argv := find.Command(j.manager.paths()[0], s.files[j.manager.paths()[0]], j.userRuntime())
+	var argv []string
+	for path, text := range s.files {
+		if filepath.Ext(path) != ".socket" {
+			argv = find.Command(path, text, j.userRuntime())
+		}
+	}
 	return argv[min(1, len(argv)):]
 }
 
@@ -265,7 +275,7 @@ func (j *job) Status(ctx context.Context) (int, error) {
 		if err := j.Reach(j.Socket); err != nil {
 			answer = "does not: " + err.Error()
 		}
-		line("socket", j.Socket+" "+answer)
+		line("socket", j.link()+" "+answer)
 		line("options", printable.Command(j.installedArguments(before)...))
 	}
 	files := strings.Join(slices.Sorted(maps.Keys(before.files)), " ")

@@ -76,6 +76,25 @@ func TestShipped(t *testing.T) {
 	}
 }
 
+// TestLinuxNames holds together who may use the socket on Linux, and where it is: service, units, sysusers.d, doctor, Makefile and page.
+func TestLinuxNames(t *testing.T) {
+	j, err := NewJob(shipping("linux"), JobOptions{Installing: true})
+	require.NoError(t, err)
+	for file, want := range map[string]string{
+		"systemd/socket_vmnet2.service":          "\nGroup=" + linuxGroup + "\n",
+		"systemd/socket_vmnet2.socket":           "\nSocketGroup=" + linuxGroup + "\n",
+		"sysusers.d/socket_vmnet2.conf":          "\ng " + linuxGroup + " -\n",
+		"install.mk":                             "socket: " + j.link() + ", for root and the group $(if $(filter linux,$(TARGETOS))," + linuxGroup + ",staff)",
+		"../internal/ops/doctor/check_access.go": `"staff", "` + linuxGroup + `"`,
+		"../docs/service-managers.md":            "| who may use them | root and the group `staff` | root and the group `" + linuxGroup + "`",
+		"../cmd/socket_vmnet2/service.go":        j.link(),
+	} {
+		text, err := os.ReadFile(etc + file)
+		require.NoError(t, err)
+		assert.Contains(t, string(text), want, file)
+	}
+}
+
 // tool is the path of a program that a test needs.
 func tool(t *testing.T, name string) string {
 	t.Helper()
@@ -100,6 +119,8 @@ func TestSystemdAnalyze(t *testing.T) {
 	defer func() { _ = os.RemoveAll(root) }()
 	require.NoError(t, os.MkdirAll(root+"/opt/socket_vmnet/bin", 0o755))
 	require.NoError(t, os.WriteFile(root+rigProgramPath, nil, 0o755))
+	require.NoError(t, os.MkdirAll(root+"/bin", 0o755))
+	require.NoError(t, os.WriteFile(root+"/bin/sh", nil, 0o755))
 	for _, unit := range []string{"sysinit", "basic", "shutdown", "multi-user", "default", "sockets"} {
 		require.NoError(t, os.MkdirAll(root+"/etc/systemd/system", 0o755))
 		require.NoError(t, os.WriteFile(root+"/etc/systemd/system/"+unit+".target", []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))

@@ -148,6 +148,8 @@ type state struct {
 	loaded  bool              // the manager knows it
 	enabled bool              // it is started at boot, or when the user logs in
 	active  bool              // a process runs, or is being started
+	failed  bool              // systemd has given up
+	fixed   bool              // its files are a package's
 	pid     int
 }
 
@@ -155,8 +157,15 @@ func (s state) installed() bool { return len(s.files) > 0 }
 
 // state looks at the files of the job, and asks its manager. It changes nothing.
 func (j *job) state() (state, error) {
-	s := state{files: map[string]string{}}
-	for _, path := range j.manager.paths() {
+	s, paths := state{files: map[string]string{}}, j.manager.paths()
+	if d, ok := j.manager.(systemd); ok {
+		if _, err := os.Stat(j.at(paths[0])); err != nil {
+			paths = []string{"/usr/lib/systemd/" + map[bool]string{true: "user/", false: "system/"}[j.User] + d.service()}
+			_, err = os.Stat(j.at(paths[0]))
+			s.fixed = err == nil
+		}
+	}
+	for _, path := range paths {
 		b, err := os.ReadFile(j.at(path))
 		if err == nil {
 			s.files[path] = string(b)
@@ -181,7 +190,7 @@ func (j *job) text(path string) string {
 	}
 	socket := j.inRuntime(j.Socket) // which is the last of the arguments
 	command := strings.Join(append(append([]string{j.Program}, j.Args[:len(j.Args)-1]...), socket), " ")
-	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", command, "{{socket}}", socket)
+	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", command, "{{socket}}", socket, "{{link}}", strings.TrimPrefix(j.link(), "/var"))
 	if kind == "plist" {
 		put = strings.NewReplacer("{{name}}", xmlText(j.Name), "{{socket}}", xmlText(j.Socket), "{{log}}", xmlText(j.LogDir+"/"+j.LogName),
 			"{{command}}", xmlText(append([]string{j.Program}, j.Args...)...))

@@ -109,7 +109,8 @@ func (c *caller) connects(uid, gid uint32, socket string) bool {
 const (
 	member, stranger = 1001, 1002
 	kvm              = 109
-	shared           = "/run/socket_vmnet2/shared"
+	shared           = "/var/run/socket_vmnet" // a link to where the service may write
+	owned            = "/run/socket_vmnet2/shared"
 )
 
 // TestSystemd gives the service to a real systemd, with all that the units ask for: the user, the sandbox, the notifications.
@@ -148,13 +149,34 @@ func TestSystemd(t *testing.T) {
 	c.status(exitStopped, "is stopped")
 	c.do("there is nothing to do", "stop")
 	c.do("is started", "restart")
-	c.do("it is changed", "install", "--", "--vmnet-gateway=192.168.107.1", "--dns-record=a.b=192.168.107.9", shared)
+	c.do("it is changed", "install", "--", "--vmnet-gateway=192.168.107.1", "--dns-record=a.b=192.168.107.9", owned)
 	c.status(exitRunning, "--dns-record=a.b=192.168.107.9")
 
+	t.Run("cannot start", func(t *testing.T) {
+		const hurry = "/etc/systemd/system/socket_vmnet2.service.d"
+		require.NoError(t, os.Mkdir(hurry, 0o755))
+		require.NoError(t, os.WriteFile(hurry+"/test.conf", []byte("[Service]\nRestartSec=1ms\n"), 0o644))
+		_, _ = c.run("/usr/bin/systemctl", "daemon-reload")
+		require.NoError(t, os.Rename(rigProgramPath, "/opt/kept"))
+		require.NoError(t, os.WriteFile(rigProgramPath, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+		_, _ = c.run("/usr/bin/systemctl", "restart", "socket_vmnet2")
+		require.Eventually(t, func() bool {
+			_, s := c.run("/usr/bin/systemctl", "is-active", "socket_vmnet2")
+			return strings.TrimSpace(s) == "failed"
+		}, patience, 20*time.Millisecond, "systemd gives up")
+		require.NoError(t, os.RemoveAll(hurry))
+		_, _ = c.run("/usr/bin/systemctl", "daemon-reload")
+		require.NoError(t, os.Rename("/opt/kept", rigProgramPath))
+		c.do("is started", "start")
+	})
 	testActivated(t, c)
 	c.do("is installed and started", "install", "--network=host")
 	c.do("is uninstalled", "uninstall")
+	assert.NoFileExists(t, shared, "nothing is in the way of a daemon that is started by hand")
+	_, err := os.Lstat(shared + ".d")
+	assert.ErrorIs(t, err, os.ErrNotExist)
 	c.status(exitRunning, "192.168.106.1", "--network=host")
+	assert.NoError(t, reach("/var/run/socket_vmnet.host"))
 	c.do("is stopped", "stop", "--network=host")
 	c.do("is uninstalled", "uninstall", "--network=host")
 	c.status(exitNotInstalled, "is not installed", "--network=host")
@@ -179,7 +201,7 @@ func testRefusals(t *testing.T, c *caller) {
 	refused(&user, "a job of the system needs root")
 	none.env = []string{"PATH=/nowhere"}
 	refused(&none, "systemd cannot be asked: exec: \"systemctl\": executable file not found in $PATH: to do without a service, run the daemon yourself")
-	refused(c, "there is no group nobodys for the socket", "--", "--socket-group=nobodys", shared)
+	refused(c, "there is no group nobodys for the socket", "--", "--socket-group=nobodys", owned)
 }
 
 // testActivated has systemd make the socket. It begins with no directory of sockets, as after a boot.
