@@ -45,10 +45,20 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
+// Who has no Go is told in one line.
+func TestMakeWithoutGo(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "bin")
+	out, err := tryMake(t, "GO=no-such-go", "BIN="+bin)
+	require.Error(t, err)
+	line, _, _ := strings.Cut(out, "\n")
+	assert.Equal(t, "Go is missing, version 1.26 or newer: https://go.dev/dl/", line)
+	assert.NoDirExists(t, bin)
+}
+
 // upstreamTargets are those of socket_vmnet's Makefile, and the two that are ours.
 var upstreamTargets = strings.Fields(`all install install.bin install.doc install.launchd install.launchd.plist uninstall uninstall.bin
 	uninstall.doc uninstall.launchd uninstall.launchd.plist uninstall.run clean artifacts test.repro install.compat rollback
-	install.systemd install.systemd.unit uninstall.systemd uninstall.systemd.unit build`)
+	install.systemd install.systemd.unit uninstall.systemd uninstall.systemd.unit build install.links uninstall.links uninstall.dirs`)
 
 // Every target is there, without make's own rules, and uses no variable that is not set: that would be a misspelt one.
 func TestMakeTargets(t *testing.T) {

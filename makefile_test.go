@@ -155,9 +155,25 @@ func testInstallMacOS(t *testing.T, b built) {
 		t.Run(name, func(t *testing.T) {
 			dest := t.TempDir()
 			vars := []string{"BIN=" + b.darwin, "GOOS=darwin", "DESTDIR=" + dest, "PREFIX=" + prefix, "BRIDGED=en7"}
+			foreign := filepath.Join(dest, "usr/local/bin/socket_vmnet")
+			require.NoError(t, os.MkdirAll(filepath.Dir(foreign), 0o755))
+			require.NoError(t, os.Symlink("../Cellar/socket_vmnet", foreign))
+			out := runMake(t, append(vars, "install")...)
+			assert.Contains(t, out, foreign+" was there before and stays\n")
+			assert.NotContains(t, out, "sed -e")
+			assert.LessOrEqual(t, strings.Count(out, "\n"), 6, out)
 			runMake(t, append(vars, "install")...)
 			for _, f := range programFiles {
 				assert.FileExists(t, filepath.Join(dest, prefix, f))
+			}
+			for _, f := range []string{
+				"bin/socket_vmnet2", "bin/socket_vmnet_client", "share/man/man8/socket_vmnet2.8", "share/zsh/site-functions/_socket_vmnet2",
+				"share/bash-completion/completions/socket_vmnet2",
+			} {
+				to, err := os.Readlink(filepath.Join(dest, "usr/local", f))
+				require.NoError(t, err)
+				assert.Equal(t, prefix+"/"+f, to, "in the way of shells, sudo and man")
+				assert.FileExists(t, filepath.Join(dest, to))
 			}
 			var shared, bridged struct {
 				Label             string
@@ -177,7 +193,9 @@ func testInstallMacOS(t *testing.T, b built) {
 				assert.DirExists(t, filepath.Join(dest, filepath.Dir(path)), "launchd does not make it")
 			}
 			runMake(t, append(vars, "uninstall")...)
-			assert.Empty(t, filesBelow(t, dest))
+			assert.Equal(t, []string{"usr/local/bin/socket_vmnet"}, slices.Collect(maps.Keys(filesBelow(t, dest))))
+			assert.NoDirExists(t, filepath.Join(dest, prefix))
+			assert.NoDirExists(t, filepath.Join(dest, "usr/local/share/zsh"))
 		})
 	}
 }

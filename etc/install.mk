@@ -28,11 +28,15 @@ check.version:
 	@case $(call q,$(VERSION)) in v | *[!A-Za-z0-9._+~-]*) \
 		printf 'VERSION=%s: want letters, digits and any of ._+~-, as in v1.2.3\n' $(call q,$(VERSION)) >&2; exit 1;; esac
 
+.PHONY: check.go
+check.go:
+	@command -v $(firstword $(GO)) >/dev/null || { echo 'Go is missing, version 1.26 or newer: https://go.dev/dl/' >&2; exit 1; }
+
 # The binaries are real files: Lima refuses a symbolic link, and their names decide what they are. Signing is the last step, for
 # macOS 26, which reads from the signature whether a daemon that is not root may have a network. built.txt, the very last file, says
 # that all of them are there and what was asked for.
 .PHONY: build
-build: check.version
+build: check.version check.go
 	@mkdir -p $(call q,$(BIN)) && rm -f $(call q,$(BIN)/built.txt)
 	for p in socket_vmnet2 socket_vmnet_client vmnet-helper; do \
 		GOOS=$(TARGETOS) GOARCH=$(TARGETARCH) $(GOCOMMAND) build -trimpath -buildvcs=false -ldflags "$(if $(DEBUG),$(SETVERSION),$(LDFLAGS))" \
@@ -73,12 +77,13 @@ check.prefix:
 
 .PHONY: install.bin
 install.bin: check.prefix built
-	$(MKDIR) $(call q,$(DEST)/bin) $(call q,$(DEST)/libexec)
-	for f in $(BINARIES); do $(INSTALL) -m 755 $(call q,$(BIN))/"$$f" $(call q,$(DEST)/bin) || exit 1; done
-	$(INSTALL) -m 755 $(call q,$(BIN)/vmnet-helper) $(call q,$(DEST)/libexec)
+	@$(MKDIR) $(call q,$(DEST)/bin) $(call q,$(DEST)/libexec)
+	@for f in $(BINARIES); do $(INSTALL) -m 755 $(call q,$(BIN))/"$$f" $(call q,$(DEST)/bin) || exit 1; done
+	@$(INSTALL) -m 755 $(call q,$(BIN)/vmnet-helper) $(call q,$(DEST)/libexec)
+	@printf 'programs: %s\n' $(call q,$(DEST)/bin)
 
 # $(call put,FILES,DIRECTORY) installs files, if there are any.
-put = $(if $(strip $(1)),$(MKDIR) $(call q,$(2)) && $(INSTALL) -m 644 $(1) $(call q,$(2)),@:)
+put = $(if $(strip $(1)),@$(MKDIR) $(call q,$(2)) && $(INSTALL) -m 644 $(1) $(call q,$(2)),@:)
 
 MAN8     = $(wildcard docs/man/*.8)
 MAN1     = $(wildcard docs/man/*.1)
@@ -100,12 +105,26 @@ install.doc: check.prefix
 	$(call put,$(MAN8),$(DEST)/share/man/man8)
 	$(call put,$(MAN1),$(DEST)/share/man/man1)
 	$(call put,$(ZSHCOMP),$(DEST)/share/zsh/site-functions)
-	$(if $(BASHCOMP),$(MKDIR) $(call q,$(DEST)/share/bash-completion/completions))
-	for f in $(if $(BASHCOMP),$(BINARIES)); do \
+	$(if $(BASHCOMP),@$(MKDIR) $(call q,$(DEST)/share/bash-completion/completions))
+	@for f in $(if $(BASHCOMP),$(BINARIES)); do \
 		$(INSTALL) -m 644 $(BASHCOMP) $(call q,$(DEST)/share/bash-completion/completions)/"$$f" || exit 1; done
-	$(if $(FISHCOMP),$(MKDIR) $(call q,$(DEST)/share/fish/vendor_completions.d))
-	for f in $(if $(FISHCOMP),$(BINARIES)); do \
+	$(if $(FISHCOMP),@$(MKDIR) $(call q,$(DEST)/share/fish/vendor_completions.d))
+	@for f in $(if $(FISHCOMP),$(BINARIES)); do \
 		$(INSTALL) -m 644 $(FISHCOMP) $(call q,$(DEST)/share/fish/vendor_completions.d)/"$$f".fish || exit 1; done
+
+# PREFIX/bin is in no PATH: links in /usr/local lead to what shells, sudo and man look for. What else has these names stays.
+OWNDIR  = $(filter-out /usr /usr/local,$(PREFIX))
+PLACED  = $(BINARIES:%=bin/%) $(MAN8:docs/man/%=share/man/man8/%) $(MAN1:docs/man/%=share/man/man1/%) \
+	$(ZSHCOMP:etc/completions/%=share/zsh/site-functions/%) $(if $(FISHCOMP),$(BINARIES:%=share/fish/vendor_completions.d/%.fish)) \
+	$(if $(BASHCOMP),$(BINARIES:%=share/bash-completion/completions/%))
+
+.PHONY: install.links
+install.links: check.prefix
+	@for f in $(if $(OWNDIR),$(PLACED)); do to=$(call q,$(DESTDIR)/usr/local)/$$f; from=$(call q,$(PREFIX))/$$f; \
+		if [ "$$(readlink "$$to")" = "$$from" ]; then continue; fi; \
+		if [ -e "$$to" ] || [ -L "$$to" ]; then echo "$$to was there before and stays"; continue; fi; \
+		$(MKDIR) "$${to%/*}" && ln -s "$$from" "$$to" || exit 1; done
+	@$(if $(OWNDIR),printf 'in PATH by links: %s\n' $(call q,$(DESTDIR)/usr/local/bin),:)
 
 # --- services -------------------------------------------------------------------------------------------------------------------
 
@@ -121,19 +140,19 @@ plist   = sed -e $(call q,s@/opt/socket_vmnet@$(call sedtext,$(call xml,$(PREFIX
 
 .PHONY: install.launchd.plist
 install.launchd.plist: check.prefix
-	$(MKDIR) $(call q,$(DAEMONS))
-	$(call plist,,$(LABEL),$(LABEL))
+	@$(MKDIR) $(call q,$(DAEMONS))
+	@$(call plist,,$(LABEL),$(LABEL))
 ifneq (,$(BRIDGED))
-	$(call plist,-e 's/en0/$(BRIDGED)/g',$(LABEL).bridged.en0,$(LABEL).bridged.$(BRIDGED))
+	@$(call plist,-e 's/en0/$(BRIDGED)/g',$(LABEL).bridged.en0,$(LABEL).bridged.$(BRIDGED))
 endif
-	for d in $$(sed -n 's@.*<string>\(/var/log/.*\)/[^/]*</string>.*@\1@p' etc/launchd/$(LABEL).plist | sort -u); do \
+	@for d in $$(sed -n 's@.*<string>\(/var/log/.*\)/[^/]*</string>.*@\1@p' etc/launchd/$(LABEL).plist | sort -u); do \
 		$(MKDIR) $(call q,$(DESTDIR))"$$d" || exit 1; done
 
 # launchd and systemd are this machine's, not those of DESTDIR.
 .PHONY: install.launchd
 install.launchd: check.launchd install.launchd.plist
 ifeq (,$(DESTDIR))
-	for l in $(LABELS); do etc/launchd.sh load "$$l" /Library/LaunchDaemons/"$$l".plist || exit 1; done
+	@for l in $(LABELS); do etc/launchd.sh load "$$l" /Library/LaunchDaemons/"$$l".plist || exit 1; done
 else
 	@echo 'DESTDIR is set: no job is started'
 endif
@@ -148,8 +167,8 @@ endif
 install.systemd.unit: check.prefix
 	@case $(call q,$(PREFIX)) in *[!A-Za-z0-9/._+@:,~-]*) printf \
 		'PREFIX=%s: systemd cannot have this in a unit as it is; want letters, digits and any of /._+@:,~-\n' $(call q,$(PREFIX)) >&2; exit 1;; esac
-	$(MKDIR) $(call q,$(UNITS))
-	for f in $(SYSTEMD); do sed -e $(call q,s@/opt/socket_vmnet@$(call sedtext,$(PREFIX))@g) "$$f" > $(call q,$(UNITS))/"$${f##*/}" && \
+	@$(MKDIR) $(call q,$(UNITS))
+	@for f in $(SYSTEMD); do sed -e $(call q,s@/opt/socket_vmnet@$(call sedtext,$(PREFIX))@g) "$$f" > $(call q,$(UNITS))/"$${f##*/}" && \
 		chmod 644 $(call q,$(UNITS))/"$${f##*/}" || exit 1; done
 	$(call put,$(SYSUSERS),$(DESTDIR)/etc/sysusers.d)
 
@@ -175,7 +194,8 @@ ifeq (,$(DESTDIR))
 endif
 
 .PHONY: install
-install: $(SERVICE:%=check.%) install.bin install.doc $(SERVICE:%=install.%)
+install: $(SERVICE:%=check.%) install.bin install.doc install.links $(SERVICE:%=install.%)
+	@echo 'socket: /var/run/socket_vmnet, for root and the group $(if $(filter linux,$(TARGETOS)),kvm,staff)'
 
 # --- in the place of socket_vmnet, and back ---------------------------------------------------------------------------------------
 
@@ -199,44 +219,58 @@ rollback: check.prefix
 
 .PHONY: uninstall.bin
 uninstall.bin: check.prefix
-	for f in $(BINARIES); do rm -f $(call q,$(DEST)/bin)/"$$f" || exit 1; done
-	rm -f $(call q,$(DEST)/libexec/vmnet-helper)
+	@for f in $(BINARIES); do rm -f $(call q,$(DEST)/bin)/"$$f" || exit 1; done
+	@rm -f $(call q,$(DEST)/libexec/vmnet-helper)
 
 .PHONY: uninstall.doc
 uninstall.doc: check.prefix
-	rm -rf $(call q,$(DOCDIR))
-	for f in $(notdir $(MAN8)); do rm -f $(call q,$(DEST)/share/man/man8)/"$$f" || exit 1; done
-	for f in $(notdir $(MAN1)); do rm -f $(call q,$(DEST)/share/man/man1)/"$$f" || exit 1; done
-	for f in $(notdir $(ZSHCOMP)); do rm -f $(call q,$(DEST)/share/zsh/site-functions)/"$$f" || exit 1; done
-	for f in $(BINARIES); do rm -f $(call q,$(DEST)/share/bash-completion/completions)/"$$f" \
+	@rm -rf $(call q,$(DOCDIR))
+	@for f in $(notdir $(MAN8)); do rm -f $(call q,$(DEST)/share/man/man8)/"$$f" || exit 1; done
+	@for f in $(notdir $(MAN1)); do rm -f $(call q,$(DEST)/share/man/man1)/"$$f" || exit 1; done
+	@for f in $(notdir $(ZSHCOMP)); do rm -f $(call q,$(DEST)/share/zsh/site-functions)/"$$f" || exit 1; done
+	@for f in $(BINARIES); do rm -f $(call q,$(DEST)/share/bash-completion/completions)/"$$f" \
 		$(call q,$(DEST)/share/fish/vendor_completions.d)/"$$f".fish || exit 1; done
+
+.PHONY: uninstall.links
+uninstall.links: check.prefix
+	@for f in $(if $(OWNDIR),$(PLACED)); do to=$(call q,$(DESTDIR)/usr/local)/$$f; \
+		if [ "$$(readlink "$$to")" = $(call q,$(PREFIX))/$$f ]; then rm -f "$$to" || exit 1; fi; done
+
+# Those that are empty now, the deepest first.
+DIRS    = share/man/man8 share/man/man1 share/bash-completion/completions share/bash-completion share/zsh/site-functions share/zsh \
+	share/fish/vendor_completions.d share/fish share/doc
+
+.PHONY: uninstall.dirs
+uninstall.dirs: check.prefix
+	@for d in $(DIRS) $(if $(OWNDIR),share/man share bin libexec ''); do rmdir $(call q,$(DEST))/"$$d" 2>/dev/null || :; done
+	@for d in $(if $(OWNDIR),$(DIRS)); do rmdir $(call q,$(DESTDIR)/usr/local)/"$$d" 2>/dev/null || :; done
 
 .PHONY: uninstall.launchd
 uninstall.launchd: check.prefix
 ifeq (,$(DESTDIR))
-	for l in $(LABELS); do etc/launchd.sh unload "$$l" || exit 1; done
+	@for l in $(LABELS); do etc/launchd.sh unload "$$l" || exit 1; done
 endif
 
 .PHONY: uninstall.launchd.plist
 uninstall.launchd.plist: uninstall.launchd
-	for l in $(LABELS); do rm -f $(call q,$(DAEMONS))/"$$l".plist || exit 1; done
+	@for l in $(LABELS); do rm -f $(call q,$(DAEMONS))/"$$l".plist || exit 1; done
 
 .PHONY: uninstall.systemd
 uninstall.systemd: check.prefix
 ifeq (,$(DESTDIR))
-	for f in $(notdir $(SYSTEMD)); do systemctl disable --now "$$f" 2>/dev/null || true; done
+	@for f in $(notdir $(SYSTEMD)); do systemctl disable --now "$$f" 2>/dev/null || true; done
 endif
 
 .PHONY: uninstall.systemd.unit
 uninstall.systemd.unit: uninstall.systemd
-	for f in $(notdir $(SYSTEMD)); do rm -f $(call q,$(UNITS))/"$$f" || exit 1; done
-	for f in $(notdir $(SYSUSERS)); do rm -f $(call q,$(DESTDIR)/etc/sysusers.d)/"$$f" || exit 1; done
+	@for f in $(notdir $(SYSTEMD)); do rm -f $(call q,$(UNITS))/"$$f" || exit 1; done
+	@for f in $(notdir $(SYSUSERS)); do rm -f $(call q,$(DESTDIR)/etc/sysusers.d)/"$$f" || exit 1; done
 	$(if $(DESTDIR),,systemctl daemon-reload 2>/dev/null || true)
 
 # What a daemon leaves, and that of socket_vmnet with it, as upstream. SOCKET.d is a directory.
 .PHONY: uninstall.run
 uninstall.run:
-	rm -rf $(call q,$(DESTDIR))/var/run/socket_vmnet*
+	@rm -rf $(call q,$(DESTDIR))/var/run/socket_vmnet*
 
 .PHONY: uninstall
-uninstall: $(SERVICE:%=uninstall.%$(if $(filter launchd,$(SERVICE)),.plist,.unit)) uninstall.doc uninstall.bin uninstall.run
+uninstall: $(SERVICE:%=uninstall.%$(if $(filter launchd,$(SERVICE)),.plist,.unit)) uninstall.links uninstall.doc uninstall.bin uninstall.run uninstall.dirs
