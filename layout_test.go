@@ -211,6 +211,7 @@ var skips = map[string]string{
 	"internal/perclient/mmsg/mmsg_linux_test.go: TestSendAs":                     "root, to name other users",
 	"internal/perclient/passfd/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
 	"test/formula/formula_test.go: newBrew":                                      "ruby, which test/e2e/setup.sh gets",
+	"tools/release/packages_test.go: needDpkg":                                   "dpkg, and root to install packages into a root of their own",
 	"test/cbuild/cbuild.go: Must":                                                "gcc, for the simulator, the loader and what measures",
 	"test/e2e/capture_test.go: tshark":                                           "tshark, which test/e2e/setup.sh gets",
 	"test/lab/labtest/labtest.go: NewLab":                                        "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",

@@ -133,7 +133,7 @@ func TestMake381(t *testing.T) {
 func TestToolchain(t *testing.T) {
 	lines := regexp.MustCompile(`(?m)^go (\S+)$(?:\n\n^toolchain (\S+)$)?`)
 	want := ""
-	for _, file := range []string{"go.mod", "tools/go.mod", "tools/actionlint/go.mod", "tools/release/go.mod"} {
+	for _, file := range []string{"go.mod", "tools/go.mod", "tools/actionlint/go.mod", "tools/nfpm/go.mod", "tools/release/go.mod"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		m := lines.FindStringSubmatch(string(text))

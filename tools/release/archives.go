@@ -54,7 +54,14 @@ func (r *release) run(ctx context.Context) (string, error) {
 	files := map[string][]byte{}
 	for _, on := range targets {
 		name := fmt.Sprintf("socket_vmnet-%s-%s.tar.gz", strings.TrimPrefix(r.version, "v"), on.name)
-		if files[name], err = r.archive(ctx, on, licences); err != nil {
+		entries, err := r.contents(ctx, on, licences)
+		if err == nil {
+			files[name], err = pack(entries, r.time)
+		}
+		if err == nil && on.goos == "linux" {
+			err = r.packages(ctx, on, entries, files)
+		}
+		if err != nil {
 			return "", fmt.Errorf("%s: %w", on.name, err)
 		}
 	}
@@ -76,8 +83,8 @@ func (r *release) run(ctx context.Context) (string, error) {
 	return string(sums), nil
 }
 
-// archive makes one archive: a target's programs, its system's documents and the licences of what is linked in.
-func (r *release) archive(ctx context.Context, on target, licences []byte) ([]byte, error) {
+// contents are what an archive has: a target's programs, its system's documents and the licences of what is linked in.
+func (r *release) contents(ctx context.Context, on target, licences []byte) ([]entry, error) {
 	entries, err := r.programs(ctx, on)
 	if err != nil {
 		return nil, err
@@ -86,7 +93,7 @@ func (r *release) archive(ctx context.Context, on target, licences []byte) ([]by
 	if err != nil {
 		return nil, err
 	}
-	return pack(append(append(entries, documents...), entry{doc + "LICENSE.third-party", 0o644, licences}), r.time)
+	return append(append(entries, documents...), entry{doc + "LICENSE.third-party", 0o644, licences}), nil
 }
 
 // buildTime is the time that everything in the archives has: SOURCE_DATE_EPOCH, else that of the commit.

@@ -37,7 +37,8 @@ func TestArtifacts(t *testing.T) {
 	first, second := one(), other()
 
 	names := []string{
-		"SHA256SUMS", "build-env.txt", "sbom.cdx.json", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-linux-arm64.tar.gz",
+		"SHA256SUMS", "build-env.txt", "sbom.cdx.json", "socket-vmnet2-1.2.3~test-1.aarch64.rpm", "socket-vmnet2-1.2.3~test-1.x86_64.rpm",
+		"socket-vmnet2_1.2.3~test_amd64.deb", "socket-vmnet2_1.2.3~test_arm64.deb", "socket_vmnet-1.2.3-test-arm64.tar.gz", "socket_vmnet-1.2.3-test-linux-arm64.tar.gz",
 		"socket_vmnet-1.2.3-test-linux-x86_64.tar.gz", "socket_vmnet-1.2.3-test-x86_64.tar.gz",
 	}
 	assert.ElementsMatch(t, names, slices.Collect(maps.Keys(first)))
@@ -56,6 +57,11 @@ func TestArtifacts(t *testing.T) {
 	for _, on := range targets {
 		t.Run(on.name, func(t *testing.T) {
 			checkArchive(t, first["socket_vmnet-1.2.3-test-"+on.name+".tar.gz"], on, time.Unix(1_700_000_000, 0))
+		})
+	}
+	for deb, rpm := range map[string]string{"amd64": "x86_64", "arm64": "aarch64"} {
+		t.Run(deb, func(t *testing.T) {
+			checkPackages(t, deb, first["socket-vmnet2_1.2.3~test_"+deb+".deb"], first["socket-vmnet2-1.2.3~test-1."+rpm+".rpm"])
 		})
 	}
 }
@@ -87,7 +93,7 @@ func copySources(t *testing.T, from, to, umask string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "sh", "-euc", `umask "$3"; mkdir -p "$2/docs" "$2/tools"; cd "$1"
 		cp -R go.mod go.sum Makefile README.md MIGRATION.md LICENSE CHANGELOG.md etc cmd internal "$2"
-		cp -R docs/man "$2/docs"; cp -R tools/release "$2/tools"`, "sh", from, to, umask).CombinedOutput()
+		cp -R docs/man "$2/docs"; cp -R tools/release tools/nfpm "$2/tools"`, "sh", from, to, umask).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
@@ -127,7 +133,7 @@ func wantedDocuments(t *testing.T, goos string) map[string]string {
 	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	others := regexp.MustCompile(map[string]string{"darwin": "/(systemd|sysusers.d)/", "linux": "/(launchd|etc_sudoers.d|sysusers.d)/"}[goos])
+	others := regexp.MustCompile(map[string]string{"darwin": "/(systemd|sysusers.d)/", "linux": "/(launchd|etc_sudoers.d)/"}[goos])
 	require.NoError(t, filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && !others.MatchString(path) {
 			var b []byte

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release makes the archives of a release, on any operating system:
+// Command release makes the archives and packages of a release, on any operating system:
 //
 //	OUT/socket_vmnet-VERSION-arm64.tar.gz          for macOS
 //	OUT/socket_vmnet-VERSION-x86_64.tar.gz
 //	OUT/socket_vmnet-VERSION-linux-arm64.tar.gz
 //	OUT/socket_vmnet-VERSION-linux-x86_64.tar.gz
+//	OUT/socket-vmnet2_VERSION_ARCH.deb, socket-vmnet2-VERSION-1.ARCH.rpm
 //	OUT/build-env.txt   what is needed to make the same bytes again
 //	OUT/sbom.cdx.json   the modules in the programs, as CycloneDX
 //	OUT/SHA256SUMS      of all of them

@@ -122,6 +122,7 @@ var shelves = []shelf{
 	{files: "etc/sudoers.d/*", to: doc + "etc_sudoers.d/", goos: "darwin"}, // socket_vmnet's name for it
 	{files: "etc/systemd/*.s*", to: doc + "systemd/", goos: "linux"},
 	{files: "etc/systemd/user/*", to: doc + "systemd/user/", goos: "linux"},
+	{files: "etc/sysusers.d/*", to: doc + "sysusers.d/", goos: "linux"},
 	{files: "docs/man/*.1", to: prefix + "share/man/man1/"},
 	{files: "docs/man/*.8", to: prefix + "share/man/man8/"},
 	{files: "etc/completions/socket_vmnet2.bash", to: prefix + "share/bash-completion/completions/socket_vmnet2"},
@@ -131,6 +132,7 @@ var shelves = []shelf{
 	{files: "etc/completions/socket_vmnet2.fish", to: prefix + "share/fish/vendor_completions.d/socket_vmnet.fish"},
 	{files: "etc/completions/socket_vmnet2.fish", to: prefix + "share/fish/vendor_completions.d/socket_vmnet_client.fish"},
 	{files: "etc/completions/_socket_vmnet2", to: prefix + "share/zsh/site-functions/"},
+	{files: "etc/completions/*.fish", to: prefix + "share/fish/vendor_completions.d/"},
 }
 
 // documents are what a system's archives have besides the programs: the same for each architecture.
@@ -140,7 +142,7 @@ func documents(goos string) (entries []entry, err error) {
 			continue
 		}
 		files, err := filepath.Glob(s.files)
-		if err != nil || len(files) == 0 {
+		if err != nil || len(files) == 0 && filepath.Ext(s.files) != ".fish" { // of these there may be none
 			return nil, fmt.Errorf("nothing matches %s, which the archives have: %w", s.files, err)
 		}
 		for _, file := range slices.Sorted(slices.Values(files)) {
