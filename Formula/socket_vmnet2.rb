@@ -34,20 +34,19 @@ class SocketVmnet2 < Formula
     end
   end
 
-  def post_install
-    (var/"run").mkpath
-    (var/"log/socket_vmnet2").mkpath
+  post_install_steps do
+    mkdir_p "run", base: :var
+    mkdir_p "log/socket_vmnet2", base: :var
   end
 
   def caveats
-    return "It serves #{var}/run/socket_vmnet with the embedded network, as an ordinary user.\n" unless OS.mac?
-
-    sudo = "sudo " if MacOS.version <= :sequoia
     <<~EOS
-      It serves the socket that socket_vmnet serves, so stop that one first, and start this one:
+      It serves the socket that socket_vmnet serves, so stop that one first:
         sudo brew services stop socket_vmnet
-        #{sudo}brew services start socket_vmnet2
-      macOS 15 and older let only root use vmnet.framework; from macOS 26 on no sudo is needed.
+      Start it on macOS 26 and newer, and on Linux, as an ordinary user:
+        brew services start socket_vmnet2
+      and on macOS 15 and older, which let only root use vmnet.framework:
+        sudo brew services start socket_vmnet2
       Be certain that you trust any software that you run as root.
 
       minikube:
@@ -63,8 +62,8 @@ class SocketVmnet2 < Formula
       and to get back what was in /opt/socket_vmnet before:
         sudo #{opt_bin}/socket_vmnet2 rollback
 
-      Back to socket_vmnet:
-        #{sudo}brew services stop socket_vmnet2
+      Back to socket_vmnet, with sudo in the first line if it was started with it:
+        brew services stop socket_vmnet2
         sudo brew services start socket_vmnet
     EOS
   end
@@ -74,7 +73,7 @@ class SocketVmnet2 < Formula
     run_type :immediate
     keep_alive true
     process_type :interactive # else macOS slows it down to about half
-    throttle_interval 1 # launchd's 10 seconds would be 10 seconds without a network after a crash
+    throttle_interval 30 # from start to start: what cannot start is tried now and then, what has run is started at once
     require_root OS.mac? && MacOS.version <= :sequoia
     error_log_path var/"log/socket_vmnet2/stderr"
     log_path var/"log/socket_vmnet2/stdout"

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,13 +113,53 @@ func TestService(t *testing.T) {
 				RunType:          "immediate",
 				KeepAlive:        true,
 				ProcessType:      "interactive",
-				ThrottleInterval: 1,
+				ThrottleInterval: 30,
 				RequireRoot:      strings.HasPrefix(macos, "1"),
 				ErrorLogPath:     b.prefix + "/var/log/socket_vmnet2/stderr",
 				LogPath:          b.prefix + "/var/log/socket_vmnet2/stdout",
 			}, s)
 		})
 	}
+}
+
+// TestStyle has those rules of "brew style" and "brew audit --strict" that the formula could break: RuboCop's FormulaAudit in
+// Homebrew/brew, by the names of its cops.
+func TestStyle(t *testing.T) {
+	b, err := os.ReadFile("../../Formula/socket_vmnet2.rb")
+	require.NoError(t, err)
+	text := string(b)
+	t.Run("ComponentsOrder", func(t *testing.T) {
+		var stanzas []string
+		for _, m := range regexp.MustCompile(`(?m)^  (?:def )?([a-z_]+)\b`).FindAllStringSubmatch(text, -1) {
+			if m[1] != "end" {
+				stanzas = append(stanzas, m[1])
+			}
+		}
+		assert.Equal(t, []string{
+			"desc", "homepage", "license", "head", "livecheck", "keg_only", "depends_on", "on_macos", "install", "post_install_steps", "caveats", "service", "test",
+		}, stanzas)
+	})
+	method := func(name string) string { // or block, to the end of the same indent
+		return regexp.MustCompile(`(?ms)^  (def )?` + name + `\b.*?^  end$`).FindString(text)
+	}
+	t.Run("Caveats", func(t *testing.T) { // Homebrew's API has one text for all systems
+		assert.NotRegexp(t, `MacOS\b|OS\.|setuid|\\e\[|\b(if|unless)\b.*#\{`, method("caveats"))
+		assert.Contains(t, method("caveats"), "26 and newer, and on Linux, as an ordinary user:\n        brew services start socket_vmnet2\n")
+		assert.Contains(t, method("caveats"), "15 and older, which let only root use vmnet.framework:\n        sudo brew services start socket_vmnet2\n")
+	})
+	t.Run("InstallSteps", func(t *testing.T) {
+		assert.NotContains(t, text, "def post_install", "steps take its place")
+		assert.Regexp(t, `\A  post_install_steps do\n(    mkdir_p "[a-z0-9_/]+", base: :var\n)+  end\z`, method("post_install_steps"))
+	})
+	t.Run("Service", func(t *testing.T) {
+		assert.Regexp(t, `\n    run \[opt_bin/`, method("service"))
+		assert.NotRegexp(t, `\bHOMEBREW_PREFIX|[^_]bin/|#\{(bin|prefix)`, method("service"), "paths that change with each version")
+	})
+	t.Run("Desc", func(t *testing.T) {
+		desc := regexp.MustCompile(`desc "(.*)"`).FindStringSubmatch(text)[1]
+		assert.NotRegexp(t, `^(An?|The|[a-z])|\.$|[Ff]ormula`, desc)
+		assert.LessOrEqual(t, len("socket_vmnet2: "+desc), 80)
+	})
 }
 
 // TestInstallOnMac looks at the commands: the last ones sign whatever uses vmnet.

@@ -96,6 +96,18 @@ module Homebrew
   end
 end
 
+# InstallSteps makes directories, as post_install_steps may, with a base that is said.
+class InstallSteps
+  def initialize(formula, &block)
+    @formula = formula
+    instance_eval(&block)
+  end
+
+  def mkdir_p(path, base:)
+    FileUtils.mkpath(@formula.public_send(base)/path)
+  end
+end
+
 # Livecheck only takes its words.
 class Livecheck
   attr_reader :values
@@ -144,7 +156,7 @@ class Formula
   include Assertions
 
   class << self
-    attr_reader :facts, :service_block, :test_block
+    attr_reader :facts, :service_block, :test_block, :steps_block
 
     def inherited(subclass)
       super
@@ -178,6 +190,10 @@ class Formula
 
     def service(&block)
       @service_block = block
+    end
+
+    def post_install_steps(&block)
+      @steps_block = block
     end
 
     def test(&block)
@@ -240,7 +256,7 @@ class Formula
     when "facts" then self.class.facts.merge(name: name, version: version, caveats: caveats)
     when "service" then Homebrew::Service.new(self, &self.class.service_block).values
     when "install" then run_install
-    when "post_install" then post_install
+    when "post_install" then InstallSteps.new(self, &self.class.steps_block) && nil
     when "test" then run_test
     else raise "unknown action #{action}"
     end
