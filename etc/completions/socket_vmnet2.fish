@@ -19,37 +19,38 @@ function __socket_vmnet2_options
                 '--vmnet-nat66-prefix=:IPv6 prefix of 64 bits out of fd00::/8, for mode "shared" (default: random)' \
                 '--vmnet-disable-dhcp:no DHCP server in the network' \
                 '--pidfile=:file that holds the process id while the daemon is ready' \
-                '--help:print this text and end' \
-                '--version:print the version and end' \
+                '--help:show this help and exit' \
+                '--version:show the version and exit' \
                 '--socket-user=:owner of the socket (default: the daemon\'s user)' \
                 '--socket-mode=:permissions of the socket (default: 0770)' \
-                '--queue-size=:frames kept for a busy client, 64K to 8M (default: 2M)' \
+                '--queue-size=:frames kept for a busy client (default: 2M)' \
                 '--max-clients=:clients at once, 1 to 4096 (default: 256)' \
-                '--state-dir=:where leases and identities are kept over restarts' \
-                '--runtime-dir=:where the sockets for datagrams and passed descriptors are (default: SOCKET.d)' \
-                '--allow-uid=:serve this user\'s datagram sockets, by number or name, where they would be refused' \
-                '--metrics-listen=:tell Prometheus what happens at http://ADDR:PORT/metrics, as in "127.0.0.1:9105"' \
-                '--metrics-anywhere:let ADDR be one that other hosts reach; there is no password' \
-                '--log-format=:form of the log: socket_vmnet\'s own, or with times, as key=value or JSON' \
+                '--state-dir=:where leases and identities are kept' \
+                '--runtime-dir=:the sockets beside SOCKET (default: SOCKET.d)' \
+                '--allow-uid=:serve the datagram sockets of this user' \
+                '--metrics-listen=:metrics for Prometheus, as in "127.0.0.1:9105"' \
+                '--metrics-anywhere:let ADDR be one that other hosts reach' \
+                '--metrics-page:a page for browsers beside the metrics' \
+                '--log-format=:form of the log (default: plain)' \
                 '--log-level=:what is logged, and what is worse (default: info)' \
-                '--list-interfaces:print the interfaces that mode "bridged" can use, and end; needs no SOCKET' \
-                '--backend=:what makes the network: vmnet.framework or the embedded one' \
-                '--dns-record=:a name for the guests\' DNS, may be given several times' \
-                '--host-loopback=:guests of the embedded network reach 127.0.0.1 of this host as host.internal' \
-                '--gateway-user=:user that the embedded network\'s gateway becomes under root (default: nobody)' \
-                '--vmnet-gateway-any:let --vmnet-gateway be a public address, whose owner guests then do not reach' \
-                '--vmnet-api=:how vmnet makes the network: by a network object (macOS 26) or plain interfaces' \
-                '--vmnet-interfaces=:a vmnet interface for each client or one for all (default: client)' \
+                '--list-interfaces:print the interfaces that mode "bridged" can use' \
+                '--backend=:vmnet.framework or the embedded network' \
+                '--dns-record=:a name for the guests\' DNS' \
+                '--host-loopback=:guests reach this host\'s 127.0.0.1 as host.internal' \
+                '--gateway-user=:user of the embedded network\'s gateway process' \
+                '--vmnet-gateway-any:let --vmnet-gateway be a public address' \
+                '--vmnet-api=:how vmnet makes the network' \
+                '--vmnet-interfaces=:an interface for each client or one for all (default: client)' \
                 '--vmnet-disable-nat44:no way out of the network by IPv4' \
                 '--vmnet-disable-nat66:no way out of the network by IPv6' \
                 '--vmnet-disable-dns-proxy:no DNS server in the network' \
                 '--vmnet-disable-ra:no router advertisements in the network (IPv6)' \
                 '--vmnet-mtu=:largest packet, 1280 to 16384 (default: 1500)' \
-                '--vmnet-reserve=:an address that DHCP gives to this guest only, may be given several times' \
-                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest, may be given several times' \
+                '--vmnet-reserve=:an address that DHCP gives to this guest only' \
+                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest' \
                 '--isolate:guests do not reach each other' \
-                '--anti-spoof:drop what guests send from addresses of others; one MAC address per client' \
-                '--offload:leave checksums and the cutting of large TCP packets to the host' \
+                '--anti-spoof:drop what guests send from addresses of others' \
+                '--offload:leave checksums and segmentation of TCP to the host' \
                 ;
         case 'socket_vmnet'
             string replace -- : \t \
@@ -73,21 +74,22 @@ function __socket_vmnet2_options
                 '--write=:write pcapng to FILE, which must not exist; - is the standard output, also for a FIFO or a device. Otherwise print a line for each frame' \
                 '--snaplen=:keep the first N bytes of each frame, from 14 to 69632 (default: all)' \
                 '--count=:end after N frames' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 clients'
             string replace -- : \t \
                 '--json:print the daemon\'s list, one JSON document a line' \
                 '--names:print a word for each client that kick knows it by, a line each' \
                 '--wide:print all columns, however narrow the terminal' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 doctor'
             string replace -- : \t \
+                '--problems:print errors and warnings only, and the line that sums it up' \
                 '--json:print one JSON document instead of text' \
                 '--root=:look below this directory as if it were /: at files only, no program and no daemon is asked' \
                 '--reach=:also try to reach the guest with this address, and say why it cannot be reached' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 exec'
             string replace -- : \t \
@@ -98,11 +100,11 @@ function __socket_vmnet2_options
                 '--name=:what the client is called in the daemon\'s log' \
                 '--interface-id=:the identity of the daemon\'s interface: the same one gets the same address again' \
                 '--json=:write what the daemon tells of the connection to FILE, as a line of JSON; - is stdout' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 help'
             string replace -- : \t \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 install'
             string replace -- : \t \
@@ -110,41 +112,35 @@ function __socket_vmnet2_options
                 '--root=:prepare another system\'s files below this directory (default: /)' \
                 '--from=:where the programs are: a directory with all of them, or with bin and libexec in it (default: where this program is)' \
                 '--dry-run:print what would be done, and change nothing' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 kick'
             string replace -- : \t \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 log-level'
             string replace -- : \t \
-                '--help:print this text and end' \
-                ;
-        case 'socket_vmnet2 logs'
-            string replace -- : \t \
-                '--follow:go on with each new line, until interrupted' \
-                '--lines=:show the last N lines (default: 100)' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 migrate'
             string replace -- : \t \
                 '--json:print one JSON document instead of text' \
                 '--root=:look below this directory as if it were /, and at no running process' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 rollback'
             string replace -- : \t \
                 '--prefix=:roll back below this directory (default: /opt/socket_vmnet)' \
                 '--root=:work below this directory (default: /)' \
                 '--dry-run:print what would be done, and change nothing' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 selftest'
             string replace -- : \t \
                 '--json:print one JSON document instead of text' \
                 '--quick:short bursts and 8 interfaces at most: a few seconds in all' \
                 '--timeout=:end the test after this time, such as "30s" (default: 50s)' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 '--vmnet-mode=:kind of network (default: "shared")' \
                 '--vmnet-interface=:interface of this host, needed with mode "bridged", such as "en0"' \
                 '--vmnet-gateway=:this host\'s address in the network, such as "192.168.105.1"' \
@@ -154,23 +150,23 @@ function __socket_vmnet2_options
                 '--vmnet-network-identifier=:with mode "host": id of an isolated network without DHCP' \
                 '--vmnet-nat66-prefix=:IPv6 prefix of 64 bits out of fd00::/8, for mode "shared" (default: random)' \
                 '--vmnet-disable-dhcp:no DHCP server in the network' \
-                '--backend=:what makes the network: vmnet.framework or the embedded one' \
-                '--dns-record=:a name for the guests\' DNS, may be given several times' \
-                '--host-loopback=:guests of the embedded network reach 127.0.0.1 of this host as host.internal' \
-                '--gateway-user=:user that the embedded network\'s gateway becomes under root (default: nobody)' \
-                '--vmnet-gateway-any:let --vmnet-gateway be a public address, whose owner guests then do not reach' \
-                '--vmnet-api=:how vmnet makes the network: by a network object (macOS 26) or plain interfaces' \
-                '--vmnet-interfaces=:a vmnet interface for each client or one for all (default: client)' \
+                '--backend=:vmnet.framework or the embedded network' \
+                '--dns-record=:a name for the guests\' DNS' \
+                '--host-loopback=:guests reach this host\'s 127.0.0.1 as host.internal' \
+                '--gateway-user=:user of the embedded network\'s gateway process' \
+                '--vmnet-gateway-any:let --vmnet-gateway be a public address' \
+                '--vmnet-api=:how vmnet makes the network' \
+                '--vmnet-interfaces=:an interface for each client or one for all (default: client)' \
                 '--vmnet-disable-nat44:no way out of the network by IPv4' \
                 '--vmnet-disable-nat66:no way out of the network by IPv6' \
                 '--vmnet-disable-dns-proxy:no DNS server in the network' \
                 '--vmnet-disable-ra:no router advertisements in the network (IPv6)' \
                 '--vmnet-mtu=:largest packet, 1280 to 16384 (default: 1500)' \
-                '--vmnet-reserve=:an address that DHCP gives to this guest only, may be given several times' \
-                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest, may be given several times' \
+                '--vmnet-reserve=:an address that DHCP gives to this guest only' \
+                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest' \
                 '--isolate:guests do not reach each other' \
-                '--anti-spoof:drop what guests send from addresses of others; one MAC address per client' \
-                '--offload:leave checksums and the cutting of large TCP packets to the host' \
+                '--anti-spoof:drop what guests send from addresses of others' \
+                '--offload:leave checksums and segmentation of TCP to the host' \
                 ;
         case 'socket_vmnet2 service'
             string replace -- : \t \
@@ -179,9 +175,9 @@ function __socket_vmnet2_options
                 '--name=:a service with a name of its own, for a further network' \
                 '--user:a service of this user, without root; on macOS from version 26 on' \
                 '--socket-activated:with install: the service manager makes the socket, and no client is refused during a restart' \
-                '--prefix=:with install: the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet)' \
+                '--prefix=:with install: the program is DIR/bin/socket_vmnet2 (default: /opt/socket_vmnet, or /usr in a package)' \
                 '--dry-run:print every file and command, and change nothing' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 status'
             string replace -- : \t \
@@ -191,7 +187,8 @@ function __socket_vmnet2_options
                 '--hosts:print lines for /etc/hosts, with the guests\' names and addresses' \
                 '--sockets:print the sockets of the daemons that are found, a line each, and ask none' \
                 '--wide:print all columns, however narrow the terminal' \
-                '--help:print this text and end' \
+                '--web:show one daemon on a page for a browser of this host, whose address is printed, until interrupted' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 try'
             string replace -- : \t \
@@ -199,7 +196,7 @@ function __socket_vmnet2_options
                 '--dir=:make this directory for the socket, and remove it at the end' \
                 '--socket-group=:group that may use the socket (default: "staff")' \
                 '--socket-user=:owner of the socket (default: the daemon\'s user)' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 '--vmnet-mode=:kind of network (default: "shared")' \
                 '--vmnet-interface=:interface of this host, needed with mode "bridged", such as "en0"' \
                 '--vmnet-gateway=:this host\'s address in the network, such as "192.168.105.1"' \
@@ -209,35 +206,35 @@ function __socket_vmnet2_options
                 '--vmnet-network-identifier=:with mode "host": id of an isolated network without DHCP' \
                 '--vmnet-nat66-prefix=:IPv6 prefix of 64 bits out of fd00::/8, for mode "shared" (default: random)' \
                 '--vmnet-disable-dhcp:no DHCP server in the network' \
-                '--backend=:what makes the network: vmnet.framework or the embedded one' \
-                '--dns-record=:a name for the guests\' DNS, may be given several times' \
-                '--host-loopback=:guests of the embedded network reach 127.0.0.1 of this host as host.internal' \
-                '--gateway-user=:user that the embedded network\'s gateway becomes under root (default: nobody)' \
-                '--vmnet-gateway-any:let --vmnet-gateway be a public address, whose owner guests then do not reach' \
-                '--vmnet-api=:how vmnet makes the network: by a network object (macOS 26) or plain interfaces' \
-                '--vmnet-interfaces=:a vmnet interface for each client or one for all (default: client)' \
+                '--backend=:vmnet.framework or the embedded network' \
+                '--dns-record=:a name for the guests\' DNS' \
+                '--host-loopback=:guests reach this host\'s 127.0.0.1 as host.internal' \
+                '--gateway-user=:user of the embedded network\'s gateway process' \
+                '--vmnet-gateway-any:let --vmnet-gateway be a public address' \
+                '--vmnet-api=:how vmnet makes the network' \
+                '--vmnet-interfaces=:an interface for each client or one for all (default: client)' \
                 '--vmnet-disable-nat44:no way out of the network by IPv4' \
                 '--vmnet-disable-nat66:no way out of the network by IPv6' \
                 '--vmnet-disable-dns-proxy:no DNS server in the network' \
                 '--vmnet-disable-ra:no router advertisements in the network (IPv6)' \
                 '--vmnet-mtu=:largest packet, 1280 to 16384 (default: 1500)' \
-                '--vmnet-reserve=:an address that DHCP gives to this guest only, may be given several times' \
-                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest, may be given several times' \
+                '--vmnet-reserve=:an address that DHCP gives to this guest only' \
+                '--vmnet-forward=:lead a TCP or UDP port of this host to a guest' \
                 '--isolate:guests do not reach each other' \
-                '--anti-spoof:drop what guests send from addresses of others; one MAC address per client' \
-                '--offload:leave checksums and the cutting of large TCP packets to the host' \
+                '--anti-spoof:drop what guests send from addresses of others' \
+                '--offload:leave checksums and segmentation of TCP to the host' \
                 ;
         case 'socket_vmnet2 upgrade'
             string replace -- : \t \
                 '--gateway:start the embedded network\'s gateway anew as well, which ends the guests\' connections to the outside' \
                 '--json:print the daemon\'s answer, a line of JSON, instead of text' \
                 '--timeout=:wait no longer than this for the answer, such as "10s" (default: 1m0s)' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
         case 'socket_vmnet2 version'
             string replace -- : \t \
                 '--json:print a line of JSON: version, the version of go that built it, os and arch' \
-                '--help:print this text and end' \
+                '--help:show this help and exit' \
                 ;
     end
 end
@@ -257,7 +254,7 @@ function __socket_vmnet2_value
             printf '%s\n' :group
         case 'socket_vmnet2 --vmnet-interface' 'socket_vmnet --vmnet-interface' 'socket_vmnet2 selftest --vmnet-interface' 'socket_vmnet2 service --interface' 'socket_vmnet2 try --vmnet-interface'
             printf '%s\n' :interface
-        case 'socket_vmnet2 --vmnet-gateway' 'socket_vmnet2 --vmnet-dhcp-end' 'socket_vmnet2 --vmnet-mask' 'socket_vmnet2 --vmnet-interface-id' 'socket_vmnet2 --vmnet-network-identifier' 'socket_vmnet2 --vmnet-nat66-prefix' 'socket_vmnet2 --socket-mode' 'socket_vmnet2 --queue-size' 'socket_vmnet2 --max-clients' 'socket_vmnet2 --metrics-listen' 'socket_vmnet2 --dns-record' 'socket_vmnet2 --vmnet-mtu' 'socket_vmnet2 --vmnet-reserve' 'socket_vmnet2 --vmnet-forward' 'socket_vmnet --vmnet-gateway' 'socket_vmnet --vmnet-dhcp-end' 'socket_vmnet --vmnet-mask' 'socket_vmnet --vmnet-interface-id' 'socket_vmnet --vmnet-network-identifier' 'socket_vmnet --vmnet-nat66-prefix' 'socket_vmnet2 capture --snaplen' 'socket_vmnet2 capture -s' 'socket_vmnet2 capture --count' 'socket_vmnet2 capture -c' 'socket_vmnet2 doctor --reach' 'socket_vmnet2 exec --fd' 'socket_vmnet2 exec --mac' 'socket_vmnet2 exec --name' 'socket_vmnet2 exec --interface-id' 'socket_vmnet2 logs --lines' 'socket_vmnet2 logs -n' 'socket_vmnet2 selftest --timeout' 'socket_vmnet2 selftest --vmnet-gateway' 'socket_vmnet2 selftest --vmnet-dhcp-end' 'socket_vmnet2 selftest --vmnet-mask' 'socket_vmnet2 selftest --vmnet-interface-id' 'socket_vmnet2 selftest --vmnet-network-identifier' 'socket_vmnet2 selftest --vmnet-nat66-prefix' 'socket_vmnet2 selftest --dns-record' 'socket_vmnet2 selftest --vmnet-mtu' 'socket_vmnet2 selftest --vmnet-reserve' 'socket_vmnet2 selftest --vmnet-forward' 'socket_vmnet2 service --name' 'socket_vmnet2 status --interval' 'socket_vmnet2 try --vmnet-gateway' 'socket_vmnet2 try --vmnet-dhcp-end' 'socket_vmnet2 try --vmnet-mask' 'socket_vmnet2 try --vmnet-interface-id' 'socket_vmnet2 try --vmnet-network-identifier' 'socket_vmnet2 try --vmnet-nat66-prefix' 'socket_vmnet2 try --dns-record' 'socket_vmnet2 try --vmnet-mtu' 'socket_vmnet2 try --vmnet-reserve' 'socket_vmnet2 try --vmnet-forward' 'socket_vmnet2 upgrade --timeout'
+        case 'socket_vmnet2 --vmnet-gateway' 'socket_vmnet2 --vmnet-dhcp-end' 'socket_vmnet2 --vmnet-mask' 'socket_vmnet2 --vmnet-interface-id' 'socket_vmnet2 --vmnet-network-identifier' 'socket_vmnet2 --vmnet-nat66-prefix' 'socket_vmnet2 --socket-mode' 'socket_vmnet2 --queue-size' 'socket_vmnet2 --max-clients' 'socket_vmnet2 --metrics-listen' 'socket_vmnet2 --dns-record' 'socket_vmnet2 --vmnet-mtu' 'socket_vmnet2 --vmnet-reserve' 'socket_vmnet2 --vmnet-forward' 'socket_vmnet --vmnet-gateway' 'socket_vmnet --vmnet-dhcp-end' 'socket_vmnet --vmnet-mask' 'socket_vmnet --vmnet-interface-id' 'socket_vmnet --vmnet-network-identifier' 'socket_vmnet --vmnet-nat66-prefix' 'socket_vmnet2 capture --snaplen' 'socket_vmnet2 capture -s' 'socket_vmnet2 capture --count' 'socket_vmnet2 capture -c' 'socket_vmnet2 doctor --reach' 'socket_vmnet2 exec --fd' 'socket_vmnet2 exec --mac' 'socket_vmnet2 exec --name' 'socket_vmnet2 exec --interface-id' 'socket_vmnet2 selftest --timeout' 'socket_vmnet2 selftest --vmnet-gateway' 'socket_vmnet2 selftest --vmnet-dhcp-end' 'socket_vmnet2 selftest --vmnet-mask' 'socket_vmnet2 selftest --vmnet-interface-id' 'socket_vmnet2 selftest --vmnet-network-identifier' 'socket_vmnet2 selftest --vmnet-nat66-prefix' 'socket_vmnet2 selftest --dns-record' 'socket_vmnet2 selftest --vmnet-mtu' 'socket_vmnet2 selftest --vmnet-reserve' 'socket_vmnet2 selftest --vmnet-forward' 'socket_vmnet2 service --name' 'socket_vmnet2 status --interval' 'socket_vmnet2 try --vmnet-gateway' 'socket_vmnet2 try --vmnet-dhcp-end' 'socket_vmnet2 try --vmnet-mask' 'socket_vmnet2 try --vmnet-interface-id' 'socket_vmnet2 try --vmnet-network-identifier' 'socket_vmnet2 try --vmnet-nat66-prefix' 'socket_vmnet2 try --dns-record' 'socket_vmnet2 try --vmnet-mtu' 'socket_vmnet2 try --vmnet-reserve' 'socket_vmnet2 try --vmnet-forward' 'socket_vmnet2 upgrade --timeout'
             printf '%s\n' :none
         case 'socket_vmnet2 --socket-user' 'socket_vmnet2 --allow-uid' 'socket_vmnet2 --gateway-user' 'socket_vmnet2 selftest --gateway-user' 'socket_vmnet2 try --socket-user' 'socket_vmnet2 try --gateway-user'
             printf '%s\n' :user
@@ -300,14 +297,12 @@ function __socket_vmnet2_operand
         case 'socket_vmnet2 exec 2'
             printf '%s\n' :command
         case 'socket_vmnet2 help 0'
-            printf '%s\n' capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version
+            printf '%s\n' capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version
         case 'socket_vmnet2 kick *'
             printf '%s\n' :client :socket
         case 'socket_vmnet2 log-level 0'
             printf '%s\n' debug info warn error
         case 'socket_vmnet2 log-level 1'
-            printf '%s\n' :socket
-        case 'socket_vmnet2 logs 0'
             printf '%s\n' :socket
         case 'socket_vmnet2 service 0'
             printf '%s\n' install uninstall start stop restart status
@@ -368,7 +363,7 @@ function __socket_vmnet2
     set -l command (string replace -r '.*/' '' -- $program)
     set -l first "$command$words[2]"
     set -l i 2
-    if test $command = socket_vmnet2; and contains -- "$words[2]" capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version
+    if test $command = socket_vmnet2; and contains -- "$words[2]" capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version
         set command "$command $words[2]"
         set i 3
     end
@@ -415,23 +410,22 @@ function __socket_vmnet2
     end
     if test "$first" = socket_vmnet2
         __socket_vmnet2_offer "$cur" (string replace -- : \t \
-            'capture:Shows the frames of a running daemon\'s clients, or writes them in the format pcapng, which Wireshark, tshark and tcpdump read' \
-            'clients:Lists the clients of the daemon at SOCKET, or of all daemons that are found' \
-            'doctor:Checks what of socket_vmnet and socket_vmnet2 is here and what it depends on' \
-            'exec:Connects to the network of the daemon at SOCKET and runs COMMAND in the place of this process, with the connection as an open file descriptor' \
-            'help:Prints the usage text of the daemon, or that of COMMAND' \
-            'install:Puts the programs where socket_vmnet\'s are, as real files, and keeps what was there' \
-            'kick:Ends the connections of clients' \
-            'log-level:Tells how much the daemon at SOCKET writes to its log, or changes that while it runs' \
-            'logs:Shows the last lines of the log of the daemon at SOCKET, whether it runs or not' \
-            'migrate:Looks for what of socket_vmnet is here - programs, jobs, Lima\'s networks, Colima, minikube, running daemons and their clients - and prints it, and the lines to type to have socket_vmnet2 in its place' \
-            'rollback:Undoes "socket_vmnet2 install"' \
-            'selftest:Opens the network that a daemon with the same options would open, but for itself alone, and tries it with fake guests' \
-            'service:Makes the daemon a service of this system, launchd\'s on macOS and systemd\'s on Linux' \
-            'status:Tells what the daemon at SOCKET does' \
-            'try:Runs a daemon in the foreground to try it beside whatever is installed' \
-            'upgrade:Has the daemon at SOCKET go on as the program that is now installed at the path it was started from' \
-            'version:Tells the version of this program' \
+            'capture:show the clients\' frames, or record them for Wireshark' \
+            'clients:list the clients' \
+            'doctor:check what on this machine stops the network, and what to do' \
+            'exec:run a program, such as a VM, with a connection to the network' \
+            'help:show this help, or that of a command' \
+            'install:put the programs where socket_vmnet\'s are' \
+            'kick:disconnect clients' \
+            'log-level:show or change how much the daemon logs' \
+            'migrate:plan the move from socket_vmnet' \
+            'rollback:undo install' \
+            'selftest:test the network with fake guests' \
+            'service:have launchd or systemd run the daemon' \
+            'status:show the network, its clients and what is wrong' \
+            'try:try a network beside what is installed' \
+            'upgrade:have the daemon become the installed program; clients stay' \
+            'version:show the version of this program' \
             )
         and return
     end

@@ -41,8 +41,11 @@ func UnknownCommand(word string, commands []Item) error {
 }
 
 // nearest is the name that word is probably a slip of; empty if there is none. Two letters may be missing, too many or have changed
-// places, and more in a long word.
+// places, and more in a long word. One letter is a slip of nothing.
 func nearest(word string, items []Item) (name string) {
+	if len(word) < 2 {
+		return ""
+	}
 	least := max(2, len(word)/3) + 1
 	for _, it := range items {
 		if n := smetrics.WagnerFischer(strings.ToLower(word), it.Name, 1, 1, 2); n < least {

@@ -132,7 +132,6 @@ var shelves = []shelf{
 	{files: "etc/completions/socket_vmnet2.fish", to: prefix + "share/fish/vendor_completions.d/socket_vmnet.fish"},
 	{files: "etc/completions/socket_vmnet2.fish", to: prefix + "share/fish/vendor_completions.d/socket_vmnet_client.fish"},
 	{files: "etc/completions/_socket_vmnet2", to: prefix + "share/zsh/site-functions/"},
-	{files: "etc/completions/*.fish", to: prefix + "share/fish/vendor_completions.d/"},
 }
 
 // documents are what a system's archives have besides the programs: the same for each architecture.
@@ -142,7 +141,7 @@ func documents(goos string) (entries []entry, err error) {
 			continue
 		}
 		files, err := filepath.Glob(s.files)
-		if err != nil || len(files) == 0 && filepath.Ext(s.files) != ".fish" { // of these there may be none
+		if err != nil || len(files) == 0 {
 			return nil, fmt.Errorf("nothing matches %s, which the archives have: %w", s.files, err)
 		}
 		for _, file := range slices.Sorted(slices.Values(files)) {
