@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden inventories, and the sample in docs/migrate.md")
+var update = flag.Bool("update", false, "write the golden inventories, and the sample in MIGRATION.md")
 
 // staged is a system of files alone.
 func staged(root string) System {
@@ -108,7 +108,7 @@ func TestTrees(t *testing.T) {
 
 // TestPage compares the sample on the page with what is printed of a tree, and looks for every key of the JSON document.
 func TestPage(t *testing.T) {
-	const page, begin, end = "../../../docs/migrate.md", "<!-- sample -->\n", "<!-- /sample -->"
+	const page, begin, end = "../../../MIGRATION.md", "<!-- sample -->\n", "<!-- /sample -->"
 	b, err := os.ReadFile(page)
 	require.NoError(t, err)
 	head, rest, ok := strings.Cut(string(b), begin)
