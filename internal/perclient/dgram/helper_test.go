@@ -380,6 +380,12 @@ func (l *lab) joined(name string, connected bool) (*peer, *session) {
 	return p, s
 }
 
+// turned waits until the path has another socket than sh.
+func (l *lab) turned(sh *shared) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool { return l.current() != sh }, patience, time.Millisecond)
+}
+
 // onFd calls f with the descriptor of conn.
 func onFd(t testing.TB, conn *net.UnixConn, f func(fd int) error) {
 	t.Helper()

@@ -225,7 +225,11 @@ func TestNeverReads(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
 			l := newLab(t, func(_ *lab, o *Options) { o.QueueSize = 128 << 10 })
+			at := l.current()
 			deaf, d := l.joined("deaf", connected)
+			if connected && !replyOnly {
+				l.turned(at) // what connects before that shares the buffer that deaf fills
+			}
 			other, o := l.joined("other", connected)
 			const frames = 5000
 			for i := range frames {

@@ -42,7 +42,8 @@ const (
 // On Linux, a client that has connected its socket takes datagrams only from the socket that it has connected to, and what it has
 // not read is charged to the send buffer of that one. So that it harms no other by not reading, that socket becomes its own: the
 // reader binds another one to the path, for those that come next. A client that had connected before is served, too, but is sent
-// to only as long as half of the buffer is free, so that it cannot keep the first one from its frames.
+// to only as long as half of the buffer is free, so that it cannot keep the first one from its frames. It may have to wait for a first
+// one that does not read: it had the moment between that one's first frame and the next socket to come in.
 //
 // Those that have lost the path stay for their clients, and the last maxIdle of them without one.
 type shared struct {

@@ -25,12 +25,6 @@ func (p *peer) greet(l *lab) *session {
 	return l.session(p.path)
 }
 
-// turned waits until the path has another socket than sh.
-func (l *lab) turned(sh *shared) {
-	l.t.Helper()
-	require.Eventually(l.t, func() bool { return l.current() != sh }, patience, time.Millisecond)
-}
-
 // fill sends to a client that does not read until nothing more goes out.
 func (s *session) fill(t *testing.T) {
 	t.Helper()
