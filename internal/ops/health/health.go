@@ -33,7 +33,7 @@ const (
 	// lookPause is the time between two looks that were not asked for: a guest decides how often something happens.
 	lookPause = time.Second
 
-	// suspectTime is for how long after something has happened the Monitor goes on looking: it may become a problem.
+	// suspectTime bounds the pauses between the looks after something has happened, which double: it may become a problem.
 	suspectTime = 40 * time.Second
 )
 
@@ -125,7 +125,7 @@ func (m *Monitor) Close() {
 	}
 }
 
-// run looks at the status when something has happened, and again until suspectTime is over.
+// run looks at the status when something has happened, and again after pauses that double, until suspectTime.
 func (m *Monitor) run() {
 	for {
 		select {
@@ -133,7 +133,7 @@ func (m *Monitor) run() {
 		case <-m.done.Done():
 			return
 		}
-		for until := time.Now().Add(suspectTime); time.Now().Before(until); {
+		for pause := lookPause; pause < suspectTime; {
 			_ = m.opts.Status()
 			select {
 			case <-time.After(lookPause):
@@ -142,8 +142,11 @@ func (m *Monitor) run() {
 			}
 			select {
 			case <-m.news:
-				until = time.Now().Add(suspectTime)
-			default:
+				pause = lookPause
+			case <-time.After(pause - lookPause):
+				pause *= 2
+			case <-m.done.Done():
+				return
 			}
 		}
 	}

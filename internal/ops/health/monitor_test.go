@@ -82,7 +82,7 @@ func TestNoAnswerIsWarnedOfOnce(t *testing.T) {
 		time.Sleep(4900 * time.Millisecond)
 		w.asks()
 		assert.Zero(t, w.said("WARN"))
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(2200 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, 1, w.said(waitLine), w.log.String())
 		assert.Equal(t, 1, w.said("clients=[1] "))
@@ -100,7 +100,7 @@ func TestNoAnswerIsWarnedOfOnce(t *testing.T) {
 		assert.Equal(t, 1, w.said("the guest waits for no address any more"))
 
 		w.asks() // another episode
-		time.Sleep(6 * time.Second)
+		time.Sleep(8 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, w.said(waitLine))
 		w.mu.Lock()
@@ -119,7 +119,8 @@ func TestIdleHasNoTimer(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		looks := w.looked()
-		assert.NotZero(t, looks)
+		assert.Positive(t, looks)
+		assert.LessOrEqual(t, looks, 8, "after pauses that double")
 		for range 1000 {
 			time.Sleep(time.Minute)
 			w.m.Seen(1, watch.Snapshot{MAC: mac(1), IP: netip.MustParseAddr("192.168.105.9").Next(), Claimed: time.Now()})
