@@ -18,21 +18,6 @@ import (
 // slotsOf are so many slots of ns each.
 func slotsOf(n int, ns float64) slotCosts { return slices.Repeat(slotCosts{ns}, n) }
 
-func TestLow(t *testing.T) {
-	busy := slotsOf(30, 900)
-	for name, tt := range map[string]struct {
-		s    slotCosts
-		want float64
-	}{
-		"all alike":                  {slotsOf(minSlots, 250), 250},
-		"one that was paid for late": {append(slotsOf(40, 250), 10), 250},
-		"a busy machine":             {slices.Concat(busy, slotsOf(3, 260)), 260},
-		"a very busy machine":        {busy, 900},
-	} {
-		t.Run(name, func(t *testing.T) { assert.InDelta(t, tt.want, tt.s.low(), 0.1) })
-	}
-}
-
 // TestGateVerdicts: the baseline of all is 1.1, so that the daemon fails above 1.375, on a crowded machine above 1.65.
 func TestGateVerdicts(t *testing.T) {
 	const base = 1.1

@@ -36,10 +36,7 @@ type params struct {
 }
 
 func main() {
-	p, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
+	p, err := parse()
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		err = run(ctx, p)
@@ -51,10 +48,10 @@ func main() {
 	}
 }
 
-func parse(args []string) (params, error) {
+func parse() (params, error) {
 	var p params
 	var only string
-	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f := flag.CommandLine
 	f.StringVar(&p.daemon, "daemon", "bin/socket_vmnet2", "the `binary` under test")
 	f.StringVar(&only, "only", "", "comma-separated `keys` of the rows to measure; a wrong one gets the list of all")
 	f.IntVar(&p.rounds, "rounds", 7, "how often each set-up is measured, in turn with the others")
@@ -63,26 +60,16 @@ func parse(args []string) (params, error) {
 	f.StringVar(&p.page, "page", "", "print the page of the figures in `file`, which -json wrote, and measure nothing")
 	f.BoolVar(&p.gate, "gate", false, "hold the CPU time of a frame against "+baselineFile)
 	f.BoolVar(&p.renew, "renew", false, "measure for -gate at length and write "+baselineFile+": on a quiet machine and on purpose")
-	if err := f.Parse(args); err != nil {
-		return p, err
-	}
-	if f.NArg() > 0 {
-		return p, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if p.rounds < 1 || p.time < 10*time.Millisecond {
-		return p, errors.New("-rounds below 1 or -time below 10ms")
-	}
-	p.command = strings.TrimSpace("go run ./test/bench " + strings.Join(args, " "))
+	flag.Parse()
+	p.command = strings.TrimSpace("go run ./test/bench " + strings.Join(os.Args[1:], " "))
 	known := keys(rows())
 	if p.gate || p.renew {
 		known = keys(gateRows())
 	}
-	for key := range strings.SplitSeq(only, ",") {
-		if key != "" && !slices.Contains(known, key) {
+	p.only = strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	for _, key := range p.only {
+		if !slices.Contains(known, key) {
 			return p, fmt.Errorf("unknown row %q in -only: want some of %s", key, strings.Join(known, ", "))
-		}
-		if key != "" {
-			p.only = append(p.only, key)
 		}
 	}
 	if p.renew && len(p.only) > 0 {
