@@ -11,10 +11,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -60,10 +58,6 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.Backend, "backend", o.Backend, "the daemon's network: usernet or vmnetsim, the simulated vmnet")
 	f.BoolVar(&o.AntiSpoof, "anti-spoof", o.AntiSpoof, "run the daemon with --anti-spoof, and forge the addresses of good clients")
 	f.BoolVar(&o.Race, "race", o.Race, "build the daemon with the race detector; needs a C compiler")
-	f.DurationVar(&o.Pace, "pace", o.Pace, "time between two things that happen to the daemon, on average")
-	f.DurationVar(&o.Pause, "pause", o.Pause, "time between two steps of a client, on average; a longer one is less load")
-	f.DurationVar(&o.StopLimit, "stop-limit", o.StopLimit, "how long the daemon may take to stop")
-	f.DurationVar(&o.Patience, "patience", o.Patience, "how long two clients that talk all the time may hear nothing")
 	f.StringVar(&o.Binary, "binary", "", "a daemon that is built already, with -tags vmnetsim for the simulator")
 	f.StringVar(&o.Dir, "dir", "", "where to put sockets, logs and what was decided; a short path; default: a new one, removed if all is well")
 }
@@ -73,11 +67,8 @@ func (o *options) check() error {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()>>1 + 1
 	}
-	if o.Clients < 2 {
-		return fmt.Errorf("-clients=%d: at least 2 are needed to talk to each other", o.Clients)
-	}
-	if o.Clients > maxClients {
-		return fmt.Errorf("-clients=%d: the daemon is run for %d", o.Clients, maxClients)
+	if o.Clients < 2 || o.Clients > maxClients {
+		return fmt.Errorf("-clients=%d: 2 to %d", o.Clients, maxClients)
 	}
 	if o.Backend != backendEmbedded && o.Backend != backendSimulator {
 		return fmt.Errorf("-backend=%s: %s or %s", o.Backend, backendEmbedded, backendSimulator)
@@ -85,33 +76,22 @@ func (o *options) check() error {
 	return nil
 }
 
+// main exits with 1 for violations, 2 when there was no run.
 func main() {
-	os.Exit(run0(os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// run0 is main with its exit code: 1 for violations, 2 when there was no run.
-func run0(args []string, stdout, stderr io.Writer) int {
 	o := defaults()
-	f := flag.NewFlagSet("soak", flag.ContinueOnError)
-	f.SetOutput(stderr)
-	o.flags(f)
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return 0
-	} else if err != nil {
-		return 2
-	}
+	o.flags(flag.CommandLine)
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	res, err := soak(ctx, o, stdout)
+	res, err := soak(ctx, o, os.Stdout)
+	stop()
 	if res != nil {
-		res.print(stdout)
+		res.print(os.Stdout)
 	}
 	switch {
 	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "soak:", err)
-		return 2
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(2)
 	case len(res.Violations) > 0:
-		return 1
+		os.Exit(1)
 	}
-	return 0
 }

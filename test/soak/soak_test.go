@@ -173,12 +173,3 @@ func TestGrowth(t *testing.T) {
 		})
 	}
 }
-
-func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"-clients=1"}, {"-clients=100000"}, {"-backend=x"}, {"-nonsense"}, {"-binary=/nonexistent"}} {
-		var out, errs bytes.Buffer
-		assert.Equal(t, 2, run0(args, &out, &errs), "%s", args)
-		assert.NotEmpty(t, errs.String())
-	}
-	assert.Zero(t, run0([]string{"-h"}, io.Discard, io.Discard))
-}

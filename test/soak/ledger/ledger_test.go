@@ -133,10 +133,8 @@ func TestFaults(t *testing.T) {
 			from := y.table[[6]byte((*out)[0].frame[6:12])]
 			(*out)[0].to = 3 - from - (*out)[0].to
 		}, []Kind{Misdelivered, Lost}},
-		"back":                {func(y *toy, out *[]delivery) { (*out)[0].to = y.table[[6]byte((*out)[0].frame[6:12])] }, []Kind{Returned, Lost}},
-		"a bit of the data":   {func(_ *toy, out *[]delivery) { (*out)[0].frame[60] ^= 4 }, []Kind{Corrupted, Lost}},
-		"a bit of the source": {func(_ *toy, out *[]delivery) { (*out)[0].frame[7] ^= 1 }, []Kind{Corrupted, Lost}},
-		"a bit of the type":   {func(_ *toy, out *[]delivery) { (*out)[0].frame[13] ^= 1 }, []Kind{Corrupted, Lost}},
+		"back":              {func(y *toy, out *[]delivery) { (*out)[0].to = y.table[[6]byte((*out)[0].frame[6:12])] }, []Kind{Returned, Lost}},
+		"a bit of the data": {func(_ *toy, out *[]delivery) { (*out)[0].frame[60] ^= 4 }, []Kind{Corrupted, Lost}},
 		"a byte short": {func(_ *toy, out *[]delivery) {
 			(*out)[0].frame = (*out)[0].frame[:len((*out)[0].frame)-1]
 		}, []Kind{Cut, Lost}},
@@ -306,16 +304,6 @@ func TestOldConnections(t *testing.T) {
 	y.only(t, Corrupted)
 	require.Len(t, y.l.conns, 1)
 	require.Len(t, y.l.owners, 1)
-}
-
-func TestLengths(t *testing.T) {
-	y := newToy(Options{})
-	for _, n := range []int{0, MinLen, MinLen + 1, 100, 1514, 9014, 65550} {
-		f := y.conns[0].Compose(nil, y.to(1), n)
-		assert.Len(t, f, max(n, MinLen))
-		_, _, err := y.l.parse(f)
-		assert.NoError(t, err)
-	}
 }
 
 // FuzzReceive: no frame that was changed anywhere is taken for one that was sent.
