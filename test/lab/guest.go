@@ -169,7 +169,7 @@ func (g *Guest) waitReady(ctx context.Context) error {
 		return err
 	}
 	_, ready, _ = strings.Cut(ready, "E2E ")
-	if g.MAC = ParseValues("E2E " + ready)["mac"]; g.MAC == "" {
+	if g.MAC = (Result{Output: "E2E " + ready}).Values()["mac"]; g.MAC == "" {
 		return fmt.Errorf("read the address of the interface: the guest said %q", ready)
 	}
 	return nil

@@ -24,14 +24,11 @@ type Result struct {
 	Code int
 }
 
-// Values are the "key=value" words of the "E2E" lines in the output, the last of a key wins.
-func (r Result) Values() map[string]string { return ParseValues(r.Output) }
-
-// ParseValues returns the "key=value" words of the lines of s that begin with "E2E ". The last value of a key wins. A value
+// Values are the "key=value" words of the lines of the output that begin with "E2E ". The last value of a key wins. A value
 // lasts up to the next " key=", so that it may be a list with spaces.
-func ParseValues(s string) map[string]string {
+func (r Result) Values() map[string]string {
 	values := map[string]string{}
-	for line := range strings.Lines(s) {
+	for line := range strings.Lines(r.Output) {
 		line, ok := strings.CutPrefix(strings.TrimSpace(line), "E2E ")
 		if !ok {
 			continue

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -116,29 +117,26 @@ func findQEMU(named, own string, least version) (string, error) {
 		if err != nil {
 			continue
 		}
-		if v, err := qemuVersion(path); err == nil && !v.less(least) {
+		if v, err := qemuVersion(path); err == nil && slices.Compare(v, least) >= 0 {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w: no QEMU %d.%d or newer", ErrMissing, least.major, least.minor)
+	return "", fmt.Errorf("%w: no QEMU %d.%d or newer", ErrMissing, least[0], least[1])
 }
 
-type version struct{ major, minor int }
-
-func (v version) less(w version) bool {
-	return v.major < w.major || v.major == w.major && v.minor < w.minor
-}
+// A version is the major number and the minor one.
+type version []int
 
 var versionRE = regexp.MustCompile(`version (\d+)\.(\d+)`)
 
 func qemuVersion(path string) (version, error) {
 	out, err := exec.Command(path, "--version").Output()
 	if err != nil {
-		return version{}, fmt.Errorf("ask for the version of %s: %w", path, err)
+		return nil, fmt.Errorf("ask for the version of %s: %w", path, err)
 	}
 	m := versionRE.FindSubmatch(out)
 	if m == nil {
-		return version{}, fmt.Errorf("ask for the version of %s: it says %q", path, strings.TrimSpace(string(out)))
+		return nil, fmt.Errorf("ask for the version of %s: it says %q", path, strings.TrimSpace(string(out)))
 	}
 	major, _ := strconv.Atoi(string(m[1])) // digits, the expression says
 	minor, _ := strconv.Atoi(string(m[2]))
