@@ -7,7 +7,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -166,15 +165,4 @@ func (w *world) listen(path string) {
 	l, err := net.Listen("unix", path)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { l.Close() })
-}
-
-// TestScript calls perf.sh itself.
-func TestScript(t *testing.T) {
-	script, err := filepath.Abs("../perf.sh")
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), script, "--help")
-	cmd.Dir = t.TempDir()
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Equal(t, usage, string(out))
 }

@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,28 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestParse(t *testing.T) {
-	for _, c := range []struct {
-		name, goos, words string
-		want              options
-	}{
-		{"as socket_vmnet's", "darwin", "run", options{verb: "run", count: 2, seconds: 30, vm: "vz", out: "perf.out", rounds: 2}},
-		{"all of its options", "darwin", "run -c 3 -t 5 -v qemu -b en0 -o dir", options{verb: "run", count: 3, seconds: 5, vm: "qemu", iface: "en0", out: "dir", rounds: 2}},
-		{"attached", "darwin", "run -c3 -t5 -vkrunkit", options{verb: "run", count: 3, seconds: 5, vm: "krunkit", out: "perf.out", rounds: 2}},
-		{"Linux has no vz", "linux", "run", options{verb: "run", count: 2, seconds: 30, vm: "qemu", out: "perf.out", rounds: 2}},
-		{"old and new", "linux", "vm-to-vm -r 3 --old=/a", options{verb: "vm-to-vm", count: 2, seconds: 30, vm: "qemu", out: "perf.out", rounds: 3, old: "/a", new: "tree"}},
-		{"one machine", "darwin", "host-to-vm -c 1 --old /a --new /b", options{verb: "host-to-vm", count: 1, seconds: 30, vm: "vz", out: "perf.out", rounds: 2, old: "/a", new: "/b"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := parse(strings.Fields(c.words), c.goos)
-			require.NoError(t, err)
-			c.want.out, err = filepath.Abs(c.want.out)
-			require.NoError(t, err)
-			assert.Equal(t, c.want, got)
-		})
-	}
-}
 
 // TestBadInput: each mistake ends with code 1 and says what is wrong, before anything is called.
 func TestBadInput(t *testing.T) {
@@ -64,18 +40,6 @@ func TestBadInput(t *testing.T) {
 			assert.NoFileExists(t, w.path("calls"))
 		})
 	}
-}
-
-func TestCreateAndDelete(t *testing.T) {
-	w := newWorld(t, "darwin")
-	w.ok("create", "-c", "1", "-v", "qemu")
-	w.ok("create", "-v", "qemu")
-	create := `limactl create --name=perf%s --tty=false --set .vmType = "qemu" ROOT/test/perf/lima.yaml`
-	list := "limactl list --json"
-	assert.Equal(t, []string{list, strings.Replace(create, "%s", "1", 1), list, list, strings.Replace(create, "%s", "2", 1), list}, w.calls())
-	assert.FileExists(t, filepath.Join(w.root, "test/perf/lima.yaml"))
-	w.ok("delete")
-	assert.Equal(t, []string{list, "limactl delete --force perf1", "limactl delete --force perf2"}, w.calls())
 }
 
 func TestForeignMachinesAreLeftAlone(t *testing.T) {
@@ -127,15 +91,6 @@ func TestRun(t *testing.T) {
 		assert.Equal(t, goodResult, string(b), "iperf3's output as it is")
 	}
 	assert.Regexp(t, `vm-to-vm +2\.400 +7 +80\.000`, w.stdout.String())
-}
-
-func TestRunBridgedWithOneMachine(t *testing.T) {
-	w := created(t)
-	w.listen(w.path("run/socket_vmnet.bridged.en0"))
-	w.ok("run", "-c", "1", "-b", "en0")
-	assert.FileExists(t, w.path("out/bridged-vz-1/host-to-vm.json"))
-	assert.NoFileExists(t, w.path("out/bridged-vz-1/vm-to-vm.json"), "one machine has no other to talk to")
-	assert.Contains(t, quote(w.calls()), `.networks[0].socket = "DIR/run/socket_vmnet.bridged.en0"`)
 }
 
 // TestRunThatFails: whatever fails, the machines are stopped and an earlier run's results stay.
@@ -205,44 +160,4 @@ func TestDaemonThatDoesNotStart(t *testing.T) {
 	assert.NotContains(t, quote(w.calls()), "limactl start")
 	w.listen(w.path("run/socket_vmnet.perf"))
 	w.fails("another daemon is running on", "run", "-s", w.path("bin/socket_vmnet"))
-}
-
-func TestGuestFiles(t *testing.T) {
-	w := newWorld(t, "linux")
-	w.write("lib/libgcc_s.so.1", "", 0o600)
-	files, err := guestFiles(t.Context(), "/usr/bin/iperf3", w.dir)
-	require.NoError(t, err)
-	assert.Equal(t, map[string]string{
-		"perf/iperf3": "/usr/bin/iperf3", "perf/libiperf.so.0": w.path("lib/libiperf.so.0"), "lab/iperf3": w.path("iperf3"),
-		"perf/ld-linux-x86-64.so.2": w.path("lib/ld-linux-x86-64.so.2"), "perf/libgcc_s.so.1": w.path("lib/libgcc_s.so.1"),
-	}, files)
-	b, err := os.ReadFile(w.path("iperf3"))
-	require.NoError(t, err)
-	assert.Equal(t, "#!/bin/sh\nexec /perf/ld-linux-x86-64.so.2 --library-path /perf /perf/iperf3 \"$@\"\n", string(b))
-}
-
-func TestProcessorTime(t *testing.T) {
-	for text, want := range map[string]float64{"  0:00.03\n": 0.03, "12:34.50": 754.5, "1:02:03": 3723, "0:01,50": 1.5} {
-		got, err := parsePS(text)
-		require.NoError(t, err, text)
-		assert.InDelta(t, want, got, 1e-9, text)
-	}
-	_, err := parsePS("no such process")
-	require.Error(t, err)
-	got, err := parseStat("42 (a ) name) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0")
-	require.NoError(t, err)
-	assert.InDelta(t, 1.75, got, 1e-9)
-	_, err = parseStat("")
-	require.Error(t, err)
-}
-
-func TestDifference(t *testing.T) {
-	var r transfer
-	r.End.Received.Seconds, r.End.Received.Bytes = 2, 2e9
-	assert.InDelta(t, 0.25, *difference(r, 1, 1.5, nil).cpuPerGB, 1e-9)
-	assert.Contains(t, difference(r, 1, 1.05, nil).note, "near the resolution")
-	for why, u := range map[string]use{"another one": difference(r, 2, 1, nil), "gone": difference(r, 0, 0, errors.New("gone"))} {
-		assert.Nil(t, u.cpuPerGB)
-		assert.Contains(t, u.note, why)
-	}
 }

@@ -3,7 +3,6 @@
 package reconnect
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -51,19 +50,6 @@ func TestMeasurement(t *testing.T) {
 	assert.Equal(t, 502*ms, Longest(r, 2*ms, true).Missing, "as many as if it had had one")
 }
 
-func TestSpread(t *testing.T) {
-	assert.Equal(t, Spread{}, spreadOf(nil))
-	assert.Equal(t, "-", spreadOf(nil).String())
-	assert.Equal(t, Spread{1, 7, 7, 7}, spreadOf([]time.Duration{7 * ms}))
-	var times []time.Duration
-	for n := 200; n > 0; n-- {
-		times = append(times, time.Duration(n)*ms)
-	}
-	assert.Equal(t, Spread{200, 100, 198, 200}, spreadOf(times))
-	assert.Equal(t, "100 / 198 / 200", spreadOf(times).String())
-	assert.Equal(t, Spread{3, 2, 9, 9}, spreadOf([]time.Duration{9 * ms, ms, 2 * ms}))
-}
-
 // good is a round as it should be.
 func good() Outcome {
 	d := Direction{Outage: 1500 * ms, Back: 400 * ms, Lost: 700, Alive: true}
@@ -77,23 +63,6 @@ func rounds(n int, change func(o *Outcome)) []Outcome {
 	}
 	change(&outcomes[n-1])
 	return outcomes
-}
-
-func TestSummary(t *testing.T) {
-	r := Summary("usernet", "TERM", "small", rounds(4, func(o *Outcome) {
-		o.TX, o.Revived, o.Disconnects, o.Disconnected = Direction{}, true, 2, 1200*ms
-	}))
-	want := Way{Outage: Spread{4, 1500, 1500, 1500}, Back: Spread{4, 400, 400, 400}, Lost: 700, Alive: 4}
-	dead := Way{Outage: Spread{3, 1500, 1500, 1500}, Back: Spread{3, 400, 400, 400}, Lost: 700, Alive: 3}
-	assert.Equal(t, Row{
-		Backend: "usernet", Case: "TERM", Guest: "small", Rounds: 4,
-		Disconnects: 5, Disconnected: Spread{4, 501, 1200, 1200}, TX: dead, RX: want, Others: want, Revived: 1,
-	}, r)
-
-	lines := strings.Split(strings.TrimSpace(Table([]Row{r})), "\n")
-	require.Len(t, lines, 3)
-	assert.Contains(t, lines[2], "| 3/4 ")
-	assert.Contains(t, lines[2], "| 501 / 1200 / 1200 (5×) ")
 }
 
 // TestJudge: what must fail does fail.

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -123,16 +124,10 @@ func (c *Control) Set(s Switch, values ...int64) {
 	if !ok || len(values) < 1 || len(values) > 3 {
 		panic(fmt.Sprintf("vmnetsim: no switch %q that takes %d values", s, len(values)))
 	}
-	count, skip := int64(Forever), int64(0)
-	if len(values) > 1 {
-		count = values[1]
-	}
-	if len(values) > 2 {
-		skip = values[2]
-	}
-	c.cell(at).Store(0) // off, while its parts change
-	c.cell(at + 16).Store(skip)
-	c.cell(at + 8).Store(count)
+	values = slices.Concat(values, []int64{0, Forever, 0}[len(values):]) // what is not given
+	c.cell(at).Store(0)                                                  // off, while its parts change
+	c.cell(at + 16).Store(values[2])
+	c.cell(at + 8).Store(values[1])
 	c.cell(at).Store(values[0])
 }
 

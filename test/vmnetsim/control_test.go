@@ -12,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 )
 
 func open(t *testing.T, dir string) *Control {
@@ -24,65 +22,9 @@ func open(t *testing.T, dir string) *Control {
 	return c
 }
 
-// TestSameFile has each side make the file, and the other use it.
-func TestSameFile(t *testing.T) {
-	t.Parallel()
-	dirs := []string{t.TempDir(), filepath.Join(t.TempDir(), "new")}
-	runTool(t, "-l", dirs[0])
-	open(t, dirs[1])
-	var images [2][]byte
-	for i, dir := range dirs {
-		b, err := os.ReadFile(filepath.Join(dir, "control"))
-		require.NoError(t, err)
-		c := open(t, dir)
-		pids := c.processes
-		clear(b[pids.offset : pids.offset+pids.count*pids.size]) // the program was one of them
-		images[i] = b
-	}
-	assert.Equal(t, images[0], images[1])
-}
-
-func TestOtherVersion(t *testing.T) {
-	t.Parallel()
-	for name, damage := range map[string]func(b []byte) []byte{
-		"shorter": func(b []byte) []byte { return b[:len(b)-1] },
-		"version": func(b []byte) []byte { b[16]++; return b },
-		"magic":   func(b []byte) []byte { b[0]++; return b },
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			b, err := new(Control).image()
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "control"), damage(b), 0o600))
-			_, err = Open(dir)
-			require.ErrorContains(t, err, "another version")
-			out, err := cbuild.Command(t.Context(), addresses(t), "try_range", dir).CombinedOutput()
-			require.Error(t, err)
-			assert.Contains(t, string(out), "open: 22")
-		})
-	}
-}
-
 // value is a part of a switch: what it stands at, for how many calls, after how many.
 func value(c *Control, s Switch, part int) int64 {
 	return c.cell(c.switches[s] + 8*part).Load()
-}
-
-func TestSetAndReset(t *testing.T) {
-	t.Parallel()
-	c := open(t, t.TempDir())
-	values := func(s Switch) [3]int64 { return [3]int64{value(c, s, 0), value(c, s, 1), value(c, s, 2)} }
-	c.Set(MaxInterfaces, 8)
-	c.Set(ReadResult, 1001, 3, 2)
-	assert.EqualValues(t, 8, values(MaxInterfaces)[0])
-	assert.Equal(t, [3]int64{1001, 3, 2}, values(ReadResult))
-	c.Set(ReadResult, 1002)
-	assert.Equal(t, [3]int64{1002, Forever, 0}, values(ReadResult))
-	c.Reset()
-	assert.EqualValues(t, 32, values(MaxInterfaces)[0])
-	assert.Zero(t, values(ReadResult)[0])
-	assert.Panics(t, func() { c.Set("read", 1) })
-	assert.Panics(t, func() { c.Set(ReadResult) })
 }
 
 // TestCountsAndGauges: a switch that is flipped from outside applies, what is counted shows, and the dead have nothing.

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -48,22 +46,6 @@ func TestOptions(t *testing.T) {
 	var log strings.Builder
 	assert.Zero(t, run([]string{"--help"}, &log))
 	assert.Contains(t, log.String(), "  -kernel FILE")
-}
-
-func TestExitCode(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{nil, 0},
-		{errors.New("x"), 1},
-		{fmt.Errorf("%w: because", errNetworkLost), 3},
-		{errTimeout, 124},
-		{errSignal{syscall.SIGTERM}, 143},
-		{errors.Join(errSignal{syscall.SIGINT}, errors.New("x")), 130},
-	} {
-		assert.Equal(t, c.want, exitCode(c.err), "%v", c.err)
-	}
 }
 
 func TestUntilSignal(t *testing.T) {
