@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
@@ -73,26 +73,8 @@ func TestCapture(t *testing.T) {
 type liveCapture struct {
 	capture, shark *exec.Cmd
 	out            bytes.Buffer
-	said           syncBuffer
+	said           vnettest.Log
 	done           chan struct{}
-}
-
-// A syncBuffer may be read while it is written to.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // startCapture is `socket_vmnet2 capture -w - | tshark -r -`, and returns when it has begun.

@@ -39,6 +39,9 @@ var (
 	run     = labtest.Run
 	page    = labtest.Page
 	mustMAC = labtest.MAC
+
+	newLab      func(t *testing.T) *lab.Lab
+	startDaemon func(t *testing.T, l *lab.Lab, program, socket string, args ...string) *lab.Daemon
 )
 
 func TestMain(m *testing.M) {
@@ -49,6 +52,7 @@ func TestMain(m *testing.M) {
 	}
 	tools, daemonOld, daemonNew, daemonSim = programs.Tools, programs.Old, programs.New, programs.Sim
 	client, helper = programs.Client, programs.Helper
+	newLab, startDaemon = programs.NewLab, programs.StartDaemon
 	code := m.Run()
 	programs.Remove()
 	if code == 0 {
@@ -58,14 +62,4 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
-}
-
-func newLab(t *testing.T) *lab.Lab {
-	t.Helper()
-	return programs.NewLab(t)
-}
-
-func startDaemon(t *testing.T, l *lab.Lab, program, socket string, args ...string) *lab.Daemon {
-	t.Helper()
-	return programs.StartDaemon(t, l, program, socket, args...)
 }

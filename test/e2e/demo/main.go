@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -82,6 +81,3 @@ func run(ctx context.Context, bin, socket string) (err error) {
 	fmt.Printf("\n%s", d.table())
 	return nil
 }
-
-// argv is a command line as a human would type it.
-func argv(words []string) string { return strings.Join(words, " ") }

@@ -102,7 +102,7 @@ func (d *demo) startHost(ctx context.Context) (err error) {
 		"--pidfile=" + d.lab.Path("pid"), d.socket,
 	}
 	program := filepath.Join(d.bin, "socket_vmnet")
-	d.say("daemon", argv(append([]string{program}, args...)))
+	d.say("daemon", program+" "+strings.Join(args, " "))
 	if d.daemon, err = d.lab.StartDaemon(ctx, program, args); err != nil {
 		d.page.Close()
 		return err
