@@ -238,12 +238,12 @@ func TestGoProgram(t *testing.T) {
 	assert.Regexp(t, `via=attach.*web|web.*via=attach`, d.Output().String(), "its name is in the log")
 }
 
-// TestGoAdopt runs a program that hands its own descriptor over, until the daemon stops.
-func TestGoAdopt(t *testing.T) {
-	d := start(t)
-	text, err := os.ReadFile("testdata/adopt.go")
+// startProgram starts one of testdata with the daemon's socket. says is its next line.
+func (d daemon) startProgram(t *testing.T, file string) (cmd *exec.Cmd, says func() string) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + file)
 	require.NoError(t, err)
-	cmd := exec.Command(buildOutside(t, string(text)), d.Socket)
+	cmd = exec.Command(buildOutside(t, string(text)), d.Socket)
 	cmd.Env = d.environment()
 	var stderr vnettest.Log
 	cmd.Stderr = &stderr
@@ -251,47 +251,42 @@ func TestGoAdopt(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	timer := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
+	t.Cleanup(func() { timer.Stop() })
 	lines := bufio.NewScanner(stdout)
+	return cmd, func() string {
+		require.True(t, lines.Scan(), "%s", &stderr)
+		return lines.Text()
+	}
+}
+
+// TestGoAdopt runs a program that hands its own descriptor over, until the daemon stops.
+func TestGoAdopt(t *testing.T) {
+	d := start(t)
+	cmd, says := d.startProgram(t, "adopt.go")
 	for _, want := range []string{
 		"shared 192.168.105.0/24 6ba7b810-9dad-41d1-80b4-00c04fd430c8", "second with this id: true", "machine ran",
 	} {
-		require.True(t, lines.Scan(), "%s", &stderr)
-		assert.Equal(t, want, lines.Text())
+		assert.Equal(t, want, says())
 	}
 	assert.Len(t, d.reports(t), 1)
-	_, err = d.Stop(t.Context(), syscall.SIGTERM)
+	_, err := d.Stop(t.Context(), syscall.SIGTERM)
 	require.NoError(t, err)
-	require.True(t, lines.Scan(), "%s", &stderr)
-	assert.Contains(t, lines.Text(), "the daemon ended the session")
+	assert.Contains(t, says(), "the daemon ended the session")
 	require.NoError(t, cmd.Wait())
 }
 
 // TestGoKeep runs a program whose machine goes on with the next daemon, and which the daemon kicks then.
 func TestGoKeep(t *testing.T) {
 	d := start(t)
-	text, err := os.ReadFile("testdata/keep.go")
-	require.NoError(t, err)
-	cmd := exec.Command(buildOutside(t, string(text)), d.Socket)
-	cmd.Env = d.environment()
-	var stderr vnettest.Log
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	timer := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	lines := bufio.NewScanner(stdout)
-	require.True(t, lines.Scan(), "%s", &stderr)
-	assert.Equal(t, "machine ran", lines.Text())
-	_, err = d.Stop(t.Context(), syscall.SIGTERM)
+	cmd, says := d.startProgram(t, "keep.go")
+	assert.Equal(t, "machine ran", says())
+	_, err := d.Stop(t.Context(), syscall.SIGTERM)
 	require.NoError(t, err)
 	startIn(t, d.Lab)
 	for _, want := range []string{
 		"machine ran again", "true usernet 192.168.105.0/24 0", "kept passed-datagram true true", "kicked: true", "none now: true",
 	} {
-		require.True(t, lines.Scan(), "%s", &stderr)
-		assert.Equal(t, want, lines.Text())
+		assert.Equal(t, want, says())
 	}
 	require.NoError(t, cmd.Wait())
 }
