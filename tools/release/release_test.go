@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,26 +40,6 @@ func unpack(t *testing.T, packed []byte) (headers []*tar.Header, contents map[st
 		contents[h.Name], err = io.ReadAll(tr)
 		require.NoError(t, err)
 	}
-}
-
-func TestArchive(t *testing.T) {
-	when := time.Unix(16, 0)
-	entries := []entry{{"b/c/file", 0o644, []byte("text")}, {"b/c/program", 0o755, []byte{0}}, {"b/a", 0o644, nil}}
-	packed, err := pack(entries, when)
-	require.NoError(t, err)
-	headers, contents := unpack(t, packed)
-	names := ""
-	for _, h := range headers {
-		names += fmt.Sprintf("%s %o %d\n", h.Name, h.Mode, h.ModTime.Unix())
-	}
-	assert.Equal(t, "./b/ 755 16\n./b/a 644 16\n./b/c/ 755 16\n./b/c/file 644 16\n./b/c/program 755 16\n", names)
-	assert.Equal(t, "text", string(contents["./b/c/file"]))
-	entries[0], entries[2] = entries[2], entries[0]
-	again, err := pack(entries, when)
-	require.NoError(t, err)
-	assert.Equal(t, packed, again, "the order does not matter")
-	_, err = pack(append(entries, entries[0]), when)
-	assert.ErrorContains(t, err, "b/a is in the archive twice")
 }
 
 func TestVersionRule(t *testing.T) {

@@ -176,18 +176,3 @@ func TestEncodeEntitlements(t *testing.T) {
 		assert.Equal(t, want, string(der))
 	}
 }
-
-// TestSignFiles signs as make does.
-func TestSignFiles(t *testing.T) {
-	t.Chdir(root)
-	file := filepath.Join(t.TempDir(), "program")
-	require.NoError(t, os.WriteFile(file, linked(t, "arm64"), 0o755))
-	require.NoError(t, command(t.Context(), []string{"sign", "-identifier=" + identifier, "-entitlements=etc/entitlements.plist", file}, nil))
-	b, err := os.ReadFile(file)
-	require.NoError(t, err)
-	checkWithGoMacho(t, b, entitlements(t))
-	fi, err := os.Stat(file)
-	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(0o755), fi.Mode())
-	assert.ErrorContains(t, command(t.Context(), []string{"sign", "-identifier=x"}, nil), "no program to sign")
-}
