@@ -3,7 +3,6 @@
 package layout_test
 
 import (
-	"fmt"
 	"go/version"
 	"os"
 	"path/filepath"
@@ -21,18 +20,15 @@ func TestMakeRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"version with a space":      {[]string{"install", "VERSION=v1 2"}, "VERSION=v1 2: want letters, digits and any of ._+~-"},
-		"version with a quote":      {[]string{"install.bin", "VERSION=v1'2"}, "VERSION=v1'2: want"},
-		"version with a double one": {[]string{"build", `VERSION=v1"2`}, `VERSION=v1"2: want`},
-		"version with a command":    {[]string{"build", "VERSION=`touch x`"}, "VERSION=`touch x`: want"},
-		"version of nothing":        {[]string{"build", "VERSION=v"}, "VERSION=v: want"},
-		"relative prefix":           {[]string{"install", "PREFIX=opt"}, "PREFIX=opt: want an absolute path"},
-		"no prefix":                 {[]string{"uninstall", "PREFIX="}, "PREFIX=: want an absolute path"},
-		"root as prefix":            {[]string{"uninstall.bin", "PREFIX=/"}, "PREFIX=/: want an absolute path"},
-		"architecture":              {[]string{"install.bin", "ARCH=ppc"}, "ARCH=ppc is neither arm64 nor x86_64"},
-		"interface":                 {[]string{"install", "GOOS=darwin", "BRIDGED=en0/../x"}, "BRIDGED=en0/../x: want the name of an interface"},
-		"bridged on Linux":          {[]string{"install", "GOOS=linux", "BRIDGED=eth0"}, "BRIDGED=eth0: bridged mode is of macOS alone"},
-		"unit with a space":         {[]string{"install.systemd.unit", "PREFIX=/opt/a b"}, "PREFIX=/opt/a b: systemd cannot have this in a unit"},
+		"version with a space":   {[]string{"install", "VERSION=v1 2"}, "VERSION=v1 2: want letters, digits and any of ._+~-"},
+		"version with a command": {[]string{"build", "VERSION=`touch x`"}, "VERSION=`touch x`: want"},
+		"relative prefix":        {[]string{"install", "PREFIX=opt"}, "PREFIX=opt: want an absolute path"},
+		"no prefix":              {[]string{"uninstall", "PREFIX="}, "PREFIX=: want an absolute path"},
+		"root as prefix":         {[]string{"uninstall.bin", "PREFIX=/"}, "PREFIX=/: want an absolute path"},
+		"architecture":           {[]string{"install.bin", "ARCH=ppc"}, "ARCH=ppc is neither arm64 nor x86_64"},
+		"interface":              {[]string{"install", "GOOS=darwin", "BRIDGED=en0/../x"}, "BRIDGED=en0/../x: want the name of an interface"},
+		"bridged on Linux":       {[]string{"install", "GOOS=linux", "BRIDGED=eth0"}, "BRIDGED=eth0: bridged mode is of macOS alone"},
+		"unit with a space":      {[]string{"install.systemd.unit", "PREFIX=/opt/a b"}, "PREFIX=/opt/a b: systemd cannot have this in a unit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dest, bin := filepath.Join(t.TempDir(), "dest"), filepath.Join(t.TempDir(), "bin")
@@ -86,44 +82,6 @@ func TestMakeStarts(t *testing.T) {
 			assert.Greater(t, next, at, "%s in\n%s", w, out)
 			at = next
 		}
-	}
-}
-
-// newerThan381 is what GNU make 3.81 does not know, which macOS has, by its release notes: NEWS of 3.82 to 4.4.
-var newerThan381 = map[string]*regexp.Regexp{
-	"!= (4.0)":                      regexp.MustCompile(`^[\w.-]+\s*!=`),
-	"::= (4.0), += behind it (4.4)": regexp.MustCompile(`^[^#\t]*::+=`),
-	"a variable or target of make's (3.82 to 4.4)":    regexp.MustCompile(`\.(ONESHELL|RECIPEPREFIX|SHELLFLAGS|EXTRA_PREREQS|WAIT|NOTINTERMEDIATE)\b`),
-	".NOTPARALLEL of targets (4.4)":                   regexp.MustCompile(`^\.NOTPARALLEL:\s*\S`),
-	"$(file), $(guile), $(let), $(intcmp) (4.0, 4.4)": regexp.MustCompile(`\$[({](file|guile|let|intcmp)\s`),
-	"load (4.0), undefine (3.82)":                     regexp.MustCompile(`^(-?load|\s*(override\s+)?undefine)\s`),
-	"private (3.82)":                                  regexp.MustCompile(`^[^#\t]*\bprivate\s+[\w.-]+\s*[:+?]?=`),
-	"define with = (3.82)":                            regexp.MustCompile(`^\s*(override\s+)?define\s+\S+\s*[:+?]?=`),
-	"export in a target (3.82)":                       regexp.MustCompile(`^[^#\t=]*:\s*(un)?export\s`),
-	"grouped targets (4.3)":                           regexp.MustCompile(`^[^#\t=]*&:`),
-	"pattern and plain target (3.82)":                 regexp.MustCompile(`^[^#\t:=$(]*[^\s%:=]+\s+[^\s:=]*%[^:=]*:[^=]`),
-	"an option (4.0, 4.4)":                            regexp.MustCompile(`--output-sync|\$\(MAKE\)[^|;]*\s-O|--trace\b|--shuffle\b`),
-	"# in a function (4.3)":                           regexp.MustCompile(`\$\([a-z]+ ([^)]*[^\\])?#`),
-}
-
-// newer finds what is newer than 3.81 in a makefile.
-func newer(text string) (found []string) {
-	text = strings.ReplaceAll(text, "\\\n", " ") // as make joins lines
-	for n, line := range strings.Split(text, "\n") {
-		for name, pattern := range newerThan381 {
-			if pattern.MatchString(line) {
-				found = append(found, fmt.Sprintf("%d: %s: %s", n+1, name, line))
-			}
-		}
-	}
-	return found
-}
-
-func TestMake381(t *testing.T) {
-	for _, file := range []string{"Makefile", "etc/install.mk"} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.Empty(t, newer(string(text)), file)
 	}
 }
 
