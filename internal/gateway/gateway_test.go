@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/miekg/dns"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -83,21 +82,6 @@ func TestOnlyGateway(t *testing.T) {
 	assert.True(t, g.ping(guestIP, gatewayIP, patience), "it still works")
 	tcp, udp := n.gw.engine.flows.counts()
 	assert.Zero(t, tcp+udp)
-}
-
-// TestDHCPRelay: a relay, which asks from the server's port, has the answer at that port.
-func TestDHCPRelay(t *testing.T) {
-	n := start(t, Config{}, tuning{})
-	g := newRawGuest(t, n, mac1)
-	relay := netip.MustParseAddrPort("192.168.105.70:67")
-	m, err := dhcpv4.NewDiscovery(net.HardwareAddr{2, 0, 0, 0, 0, 9}, dhcpv4.WithRelay(relay.Addr().AsSlice()))
-	require.NoError(t, err)
-	g.send(g.eth(bcast, 0x0800, fakeguest.UDPPacket(relay, netip.AddrPortFrom(n.plan.Gateway, 67), m.ToBytes())))
-	p := g.expect(patience, func(p *fakeguest.Packet) bool { return netip.AddrPortFrom(p.DstIP, p.DstPort) == relay })
-	require.NotNil(t, p, "no answer")
-	a, err := dhcpv4.FromBytes(p.Data)
-	require.NoError(t, err)
-	assert.Equal(t, dhcpv4.MessageTypeOffer, a.MessageType())
 }
 
 // TestGatewayAsks: wherever the answer is from, it is the gateway that asks for a guest's MAC address, and it takes the answer.

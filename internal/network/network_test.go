@@ -61,13 +61,6 @@ func TestGateIsEmptyOnceShut(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
-	const text = "8F1CE6E0-3C2B-4C38-9D0D-1A6F5C0B7E11"
-	id := ID{0x8f, 0x1c, 0xe6, 0xe0, 0x3c, 0x2b, 0x4c, 0x38, 0x9d, 0x0d, 0x1a, 0x6f, 0x5c, 0x0b, 0x7e, 0x11}
-	assert.Equal(t, text, IDText(id))
-	assert.Empty(t, IDText(ID{}))
-}
-
 func TestIdentities(t *testing.T) {
 	a, b := NewID(), NewID()
 	assert.NotEqual(t, a, b)
@@ -77,6 +70,7 @@ func TestIdentities(t *testing.T) {
 	assert.Equal(t, "2ED6657D-E927-568B-95E1-2665A8AEA6A2", IDText(DeriveID(dns, "www.example.com")), "RFC 9562, A.4")
 	assert.Equal(t, "5a:94:76:88:f9:d6", MACOf(dns).String(), "the same in every version")
 	assert.NotEqual(t, MACOf(a), MACOf(b))
+	assert.Empty(t, IDText(ID{}))
 	assert.Equal(t, byte(2), MACOf(a)[0]&3, "locally administered, individual")
 }
 

@@ -111,15 +111,6 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// TestReserved: each is a network of its own.
-func TestReserved(t *testing.T) {
-	for i, c := range reserved {
-		assert.Equal(t, c.Prefix.Masked(), c.Prefix, c.Name)
-		assert.True(t, c.Prefix.Addr().IsPrivate(), c.Name)
-		assert.Empty(t, overlaps(reserved[:i], c.Prefix), c.Name)
-	}
-}
-
 // TestSystem: every IPv4 address of this machine is found, and what is chosen overlaps none.
 func TestSystem(t *testing.T) {
 	var table *Table

@@ -11,15 +11,7 @@ import (
 )
 
 func TestStatusTexts(t *testing.T) {
-	for s, want := range map[Status]string{
-		Failure: "[1001] VMNET_FAILURE: usually missing rights, or no more interfaces are free; " +
-			"run as root, or on macOS 26 with a signature that has com.apple.security.virtualization, from outside of ~/Documents, ~/Desktop and ~/Downloads",
-		SetupIncomplete: "[1004] VMNET_SETUP_INCOMPLETE: the interface is not ready",
-		1234:            "[1234] unknown vmnet status",
-	} {
-		assert.Equal(t, want, s.Error())
-	}
-	assert.Equal(t, "VMNET_TOO_MANY_PACKETS", TooManyPackets.Name())
+	assert.Equal(t, "[1234] unknown vmnet status", Status(1234).Error())
 	assert.Equal(t, "vmnet status 0", Status(0).Name())
 	for s := Success; s <= NotAuthorized; s++ {
 		assert.Regexp(t, `^\[10\d\d\] VMNET_[A-Z_]+: [a-z]`, s.Error(), "status %d has a name and a meaning", s)
