@@ -85,7 +85,7 @@ func checkCloseWaits(l *lan) {
 		wg.Go(func() { a.send(a.to(b, 60)) })
 		select {
 		case <-entered:
-		case <-time.After(l.patience):
+		case <-time.After(patience):
 			require.Fail(l.t, "lost", "the frame did not arrive")
 		}
 		for range 3 {
@@ -240,7 +240,7 @@ func checkNetworkClose(l *lan) {
 		select {
 		case <-s.port.Done():
 			assert.Error(l.t, s.port.Err(), "Err of %s", s.name)
-		case <-time.After(l.patience):
+		case <-time.After(patience):
 			assert.Fail(l.t, "alive", "Done of %s is still open", s.name)
 		}
 	}

@@ -73,7 +73,7 @@ func checkHeldSink(l *lan) {
 	}()
 	select {
 	case <-entered:
-	case <-time.After(l.patience):
+	case <-time.After(patience):
 		require.Fail(l.t, "lost", "no frame reached the station to hold")
 	}
 	l.returns("Send between two other stations", func() { flow(l, b, c, 300) })

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,9 +25,8 @@ import (
 // the model of a switch that learns, against which compare holds what came. Every station checks all the time that what it is given
 // is well formed and undamaged, that it is given nothing after Close, and that what it sent was not written to.
 type lan struct {
-	t        tester
-	network  network.Network
-	patience time.Duration
+	t       *testing.T
+	network network.Network
 
 	mu       sync.Mutex
 	stations []*station
@@ -169,13 +169,13 @@ func (s *station) close() {
 func (l *lan) until(what string, cond func() bool) {
 	l.t.Helper()
 	if !l.soon(cond) {
-		require.Fail(l.t, "did not happen", "%s within %s", what, l.patience)
+		require.Fail(l.t, "did not happen", "%s within %s", what, patience)
 	}
 }
 
 // soon waits until cond is true and reports whether it became so.
 func (l *lan) soon(cond func() bool) bool {
-	for end := time.Now().Add(l.patience); !cond(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(patience); !cond(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			return false
 		}
@@ -207,8 +207,8 @@ func (l *lan) attempt(what string, call func()) bool {
 	select {
 	case <-done:
 		return true
-	case <-time.After(l.patience):
-		return assert.Fail(l.t, "blocked", "%s did not return within %s", what, l.patience)
+	case <-time.After(patience):
+		return assert.Fail(l.t, "blocked", "%s did not return within %s", what, patience)
 	}
 }
 

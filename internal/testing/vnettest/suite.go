@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
@@ -21,12 +20,6 @@ import (
 
 // patience is how long the suite waits for a frame or a call to come back.
 const patience = 30 * time.Second
-
-// A tester is what the checks need of *testing.T, so that they can be tried on networks that must fail.
-type tester interface {
-	require.TestingT
-	Helper()
-}
 
 // A check is one subtest of the suite.
 type check struct {
@@ -62,7 +55,7 @@ func TestNetwork(t *testing.T, mk func(t *testing.T) network.Network) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			runCheck(t, c, mk(t), patience)
+			runCheck(t, c, mk(t))
 			if err := goleak.Find(before); err != nil {
 				t.Errorf("after Close: %v", err)
 			}
@@ -71,8 +64,9 @@ func TestNetwork(t *testing.T, mk func(t *testing.T) network.Network) {
 }
 
 // runCheck runs one check on n and closes n.
-func runCheck(t tester, c check, n network.Network, patience time.Duration) {
-	l := &lan{t: t, network: n, patience: patience, owner: map[string]*station{}}
+func runCheck(t *testing.T, c check, n network.Network) {
+	t.Helper()
+	l := &lan{t: t, network: n, owner: map[string]*station{}}
 	defer l.finish()
 	c.run(l)
 }
