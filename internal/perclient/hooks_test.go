@@ -113,21 +113,6 @@ func looked(on bool) (*Session, *nothing) {
 	return c, n
 }
 
-// BenchmarkTapOff is what captures cost a batch while there are none, both ways, and with a tap that does nothing.
-func BenchmarkTapOff(b *testing.B) {
-	batch := frame.NewBatch(frame.Append(nil, make([]byte, 60)), 1)
-	for name, on := range map[string]bool{"off": false, "on": true} {
-		b.Run(name, func(b *testing.B) {
-			s, _ := looked(on)
-			b.ReportAllocs()
-			for b.Loop() {
-				s.Deliver(batch)
-				s.Frames(batch)
-			}
-		})
-	}
-}
-
 func TestTapAllocatesNothing(t *testing.T) {
 	batch := frame.NewBatch(frame.Append(nil, make([]byte, 60)), 1)
 	for name, on := range map[string]bool{"off": false, "on": true} {
