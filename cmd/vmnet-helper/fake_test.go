@@ -3,12 +3,10 @@
 package main
 
 import (
-	"cmp"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -169,22 +167,6 @@ func TestStopAndStart(t *testing.T) {
 			assert.Equal(t, 0, h.stop())
 		})
 	}
-}
-
-// TestRestarts stops and starts at once, as often as CYCLES says.
-func TestRestarts(t *testing.T) {
-	cycles, err := strconv.Atoi(cmp.Or(os.Getenv("CYCLES"), "10"))
-	require.NoError(t, err)
-	d := newFake(t)
-	path := filepath.Join(shortDir(t), "s")
-	h, _ := d.serve(path)
-	for range cycles {
-		old := h
-		require.NoError(t, old.Process.Signal(syscall.SIGTERM))
-		h, _ = d.serve(path)
-		require.Equal(t, 0, old.exit())
-	}
-	assert.Equal(t, 0, h.stop())
 }
 
 func TestPathTaken(t *testing.T) {
