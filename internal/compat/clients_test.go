@@ -37,7 +37,8 @@ func subnet(gw, end string, endSet bool) given {
 	}
 }
 
-// clientLines are the command lines of every program that is known to start socket_vmnet.
+// clientLines are the command lines of programs that start socket_vmnet. Rancher Desktop's and Finch's are Lima's with other values, and
+// those of Homebrew's service are launchd's.
 var clientLines = []struct {
 	name, argv, socket string
 	want               []given
@@ -59,18 +60,6 @@ var clientLines = []struct {
 		"/opt/socket_vmnet/bin/socket_vmnet --pidfile=/private/var/run/lima/bridged_socket_vmnet.pid --socket-group=admin --vmnet-mode=bridged --vmnet-interface=en0 /private/var/run/lima/socket_vmnet.bridged",
 		"/private/var/run/lima/socket_vmnet.bridged",
 		[]given{pidfile("/private/var/run/lima/bridged_socket_vmnet.pid"), group("admin"), mode("bridged"), iface("en0")},
-	},
-	{
-		"rancher desktop",
-		"/opt/rancher-desktop/bin/socket_vmnet --pidfile=/private/var/run/rancher-desktop-shared_socket_vmnet.pid --socket-group=everyone --vmnet-mode=shared --vmnet-gateway=192.168.205.1 --vmnet-dhcp-end=192.168.205.254 --vmnet-mask=255.255.255.0 /private/var/run/socket_vmnet.rancher-desktop-shared",
-		"/private/var/run/socket_vmnet.rancher-desktop-shared",
-		[]given{pidfile("/private/var/run/rancher-desktop-shared_socket_vmnet.pid"), group("everyone"), subnet("192.168.205.1", "192.168.205.254", true)},
-	},
-	{
-		"finch",
-		"/opt/finch/bin/socket_vmnet --pidfile=/private/var/run/finch-lima/finch-shared_socket_vmnet.pid --socket-group=everyone --vmnet-mode=shared --vmnet-gateway=192.168.105.1 --vmnet-dhcp-end=192.168.105.254 --vmnet-mask=255.255.255.0 /private/var/run/finch-lima/socket_vmnet.finch-shared",
-		"/private/var/run/finch-lima/socket_vmnet.finch-shared",
-		[]given{pidfile("/private/var/run/finch-lima/finch-shared_socket_vmnet.pid"), group("everyone"), subnet("192.168.105.1", "192.168.105.254", true)},
 	},
 	{
 		"colima shared",
@@ -95,12 +84,6 @@ var clientLines = []struct {
 		"/opt/socket_vmnet/bin/socket_vmnet --vmnet-mode=bridged --vmnet-interface=en0 /var/run/socket_vmnet.bridged.en0",
 		"/var/run/socket_vmnet.bridged.en0",
 		[]given{mode("bridged"), iface("en0")},
-	},
-	{
-		"homebrew service",
-		"/opt/homebrew/opt/socket_vmnet/bin/socket_vmnet --vmnet-gateway=192.168.105.1 /opt/homebrew/var/run/socket_vmnet",
-		"/opt/homebrew/var/run/socket_vmnet",
-		[]given{subnet("192.168.105.1", "192.168.105.254", false)},
 	},
 	{
 		"homebrew test",
