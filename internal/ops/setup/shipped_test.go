@@ -86,7 +86,7 @@ func TestLinuxNames(t *testing.T) {
 		"sysusers.d/socket_vmnet2.conf":          "\ng " + linuxGroup + " -\n",
 		"install.mk":                             "socket: " + j.link() + ", for root and the group $(if $(filter linux,$(TARGETOS))," + linuxGroup + ",staff)",
 		"../internal/ops/doctor/check_access.go": `"staff", "` + linuxGroup + `"`,
-		"../docs/service-managers.md":            "| who may use them | root and the group `staff` | root and the group `" + linuxGroup + "`",
+		"../docs/install.md":                     "| who may use them | root and the group `staff` | root and the group `" + linuxGroup + "`",
 		"../cmd/socket_vmnet2/service.go":        j.link(),
 	} {
 		text, err := os.ReadFile(etc + file)
