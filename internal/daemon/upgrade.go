@@ -36,7 +36,7 @@ const (
 	reopenPause = 250 * time.Millisecond
 
 	// execAlarm is when the system ends a process whose exec does not happen, so that the service manager starts it again. An exec is
-	// a matter of milliseconds, but on macOS Go waits before it, possibly for ever: see docs/upstream/go-preemptone.md. What waits
+	// a matter of milliseconds, but on macOS Go waits before it, possibly for ever: see docs/upstream.md. What waits
 	// there holds a lock that Go's scheduler needs, so that no timer of Go's can be relied on.
 	execAlarm = 5 // seconds
 )

@@ -96,7 +96,7 @@ func TestDaemon(t *testing.T) {
 
 // testUpgrades has clients come and go all the time while the daemon is upgraded in place. With Go 1.26
 // an upgrade hung for ever now and then as long as the framework's threads ran code of Go's, which is therefore counted too:
-// see docs/upstream/go-preemptone.md.
+// see docs/upstream.md.
 func testUpgrades(t *testing.T, program string) {
 	const upgrades = 100
 	d := startDaemon(t, program)

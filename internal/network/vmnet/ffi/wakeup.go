@@ -15,7 +15,7 @@ import (
 //
 // Blocks are called on threads that Go does not know. A callback into Go would lend such a thread a context and take it away
 // again, ten system calls on Linux, and with Go 1.26 on macOS it may leave the process unable to exec: see
-// docs/upstream/go-preemptone.md. So the functions of blocks are a few instructions of assembly that do not enter Go: unless the
+// docs/upstream.md. So the functions of blocks are a few instructions of assembly that do not enter Go: unless the
 // wakeup is pending already they call write(2), as a function in C would.
 //
 // A goroutine that the block made ready itself would run late, besides: the thread goes back into C and leaves behind a
