@@ -192,29 +192,21 @@ var direct = map[string]use{
 
 // skips are the only places where a test may skip, by file and function, with what it needs. CI has all of it.
 var skips = map[string]string{
-	"cmd/socket_vmnet_client/main_test.go: TestPermissionDenied":                 "root, to become a user without access",
-	"cmd/socket_vmnet2/given_test.go: needRoot":                                  "root, to become another user",
-	"cmd/vmnet-helper/fake_test.go: TestSudo":                                    "root, to become another user",
-	"internal/perclient/capture/compile_test.go: tcpdump":                        "tcpdump, which test/e2e/setup.sh gets",
-	"internal/compat/differential_test.go: reference":                            "gcc, for the C library's getopt_long",
-	"internal/compat/pidfile_test.go: needRoot":                                  "root, to become another user",
-	"internal/daemon/rundir/rundir_test.go: needRoot":                            "root, to become another user",
-	"internal/daemon/inherit/inherit_test.go: TestRefused":                       "darwin: no SOCK_SEQPACKET for unix sockets",
-	"internal/perclient/passfd/adopt_test.go: openFor":                           "darwin: no SOCK_SEQPACKET for unix sockets",
-	"internal/perclient/dgram/trust_test.go: TestUntrusted":                      "darwin: no abstract names",
-	"internal/ops/setup/shipped_test.go: tool":                                   "systemd-analyze and visudo, which test/e2e/setup.sh gets",
-	"internal/ops/setup/rig_linux_test.go: needRig":                              "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
-	"internal/state/file_test.go: TestForeign":                                   "root, to give a file to another user",
-	"test/docs/manual_test.go: missing":                                          "mandoc, shells and chromium, which test/e2e/setup.sh gets",
-	"internal/perclient/dgram/forged_linux_test.go: needRoot":                    "root, to become other users in other root directories",
-	"internal/hostfs/rules_test.go: needRoot":                                    "root, to give files to others",
-	"internal/perclient/mmsg/mmsg_linux_test.go: TestSendAs":                     "root, to name other users",
-	"internal/perclient/passfd/giver_linux_test.go: TestGiverConnectsToAService": "root, to name other users",
-	"test/formula/formula_test.go: newBrew":                                      "ruby, which test/e2e/setup.sh gets",
-	"tools/release/packages_test.go: needDpkg":                                   "dpkg, and root to install packages into a root of their own",
-	"test/cbuild/cbuild.go: Must":                                                "gcc, for the simulator, the loader and what measures",
-	"test/e2e/capture_test.go: tshark":                                           "tshark, which test/e2e/setup.sh gets",
-	"test/lab/labtest/labtest.go: NewLab":                                        "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
+	"internal/perclient/capture/compile_test.go: tcpdump":   "tcpdump, which test/e2e/setup.sh gets",
+	"internal/compat/differential_test.go: reference":       "gcc, for the C library's getopt_long",
+	"internal/daemon/inherit/inherit_test.go: TestRefused":  "darwin: no SOCK_SEQPACKET for unix sockets",
+	"internal/perclient/passfd/adopt_test.go: openFor":      "darwin: no SOCK_SEQPACKET for unix sockets",
+	"internal/perclient/dgram/trust_test.go: TestUntrusted": "darwin: no abstract names",
+	"internal/ops/setup/shipped_test.go: tool":              "systemd-analyze and visudo, which test/e2e/setup.sh gets",
+	"internal/ops/setup/rig_linux_test.go: needRig":         "root, for namespaces, and systemd, which test/e2e/setup.sh gets",
+	"internal/state/file_test.go: TestForeign":              "root, to give a file to another user",
+	"test/docs/manual_test.go: missing":                     "mandoc, shells and chromium, which test/e2e/setup.sh gets",
+	"test/formula/formula_test.go: newBrew":                 "ruby, which test/e2e/setup.sh gets",
+	"tools/release/packages_test.go: needDpkg":              "dpkg, and root to install packages into a root of their own",
+	"test/cbuild/cbuild.go: Must":                           "gcc, for the simulator, the loader and what measures",
+	"test/e2e/capture_test.go: tshark":                      "tshark, which test/e2e/setup.sh gets",
+	"test/lab/labtest/labtest.go: NewLab":                   "QEMU, a guest kernel and iPXE, which test/e2e/setup.sh gets",
+	"internal/testing/vnettest/suite.go: NeedRoot":          "root, to become another user",
 }
 
 func TestLayout(t *testing.T) {
@@ -236,7 +228,7 @@ func TestLayout(t *testing.T) {
 }
 
 // budgets are the most lines that there may be. They only fall: who adds some takes others away.
-var budgets = map[string]int{"product": 48_570, "Go below test/": 10_990, "tests": 50_100, "C": 13_000}
+var budgets = map[string]int{"product": 48_570, "Go below test/": 10_990, "tests": 50_000, "C": 13_000}
 
 func TestBudgets(t *testing.T) {
 	lines := map[string]int{}

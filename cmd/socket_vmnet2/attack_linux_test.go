@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 const (
@@ -36,7 +37,7 @@ type arena struct {
 
 func newArena(t *testing.T, user int) *arena {
 	t.Helper()
-	top := shortDir(t)
+	top := vnettest.ShortDir(t)
 	a := &arena{T: t, dir: top + "/d", safe: top + "/safe", victim: top + "/safe/victim", user: user}
 	for _, dir := range []string{a.dir, a.safe} {
 		require.NoError(t, os.Mkdir(dir, 0o755))
@@ -117,7 +118,7 @@ var attacks = []attack{
 
 // TestAttacksOnPaths: whatever another user prepares where the daemon makes its files, nothing is touched that this user may not touch.
 func TestAttacksOnPaths(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	require.NoError(t, os.Chmod(binaries, 0o755))
 	for _, user := range []int{0, daemonUser} {
 		for _, x := range attacks {
@@ -160,8 +161,8 @@ func (a *arena) stand(x attack) {
 
 // TestRootAndItsEnvironment: a daemon of root's that a user starts, by sudo for example, goes nowhere that the environment says.
 func TestRootAndItsEnvironment(t *testing.T) {
-	needRoot(t)
-	dir := shortDir(t)
+	vnettest.NeedRoot(t)
+	dir := vnettest.ShortDir(t)
 	bait := dir + "/bait"
 	require.NoError(t, os.Mkdir(bait, 0o700))
 	cmd := exec.Command(filepath.Join(binaries, "socket_vmnet2"), "--backend=usernet", gatewayFlag, dir+"/s")
@@ -194,7 +195,7 @@ func TestRootAndItsEnvironment(t *testing.T) {
 // TestPidfileThatCannotBeWritten: the daemon does not start, says why, and leaves nothing. A disk that is full for the state or the log
 // is what packages state and compat test.
 func TestPidfileThatCannotBeWritten(t *testing.T) {
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	sock := filepath.Join(dir, "s")
 	c := command("socket_vmnet2", sock, "--pidfile="+filepath.Join(dir, "pid"))
 	c.Args = append([]string{"/bin/sh", "-c", `ulimit -S -f 0 && exec "$0" "$@"`, c.Path}, c.Args[1:]...)

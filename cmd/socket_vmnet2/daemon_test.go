@@ -427,7 +427,7 @@ func TestTimeOfAStart(t *testing.T) {
 	const starts = 7
 	var times []time.Duration
 	for range starts {
-		sock := filepath.Join(shortDir(t), "s")
+		sock := filepath.Join(vnettest.ShortDir(t), "s")
 		began := time.Now()
 		p := launch(t, "socket_vmnet2", sock)
 		for end := began.Add(patience); visit(sock) != nil; time.Sleep(200 * time.Microsecond) {

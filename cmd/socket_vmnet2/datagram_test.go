@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,23 +25,13 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
-// shortDir is a directory whose paths fit into the address of a socket on every system, and which all users may enter.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "d")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	return dir
-}
-
 // datagramArgs make a daemon serve the datagram sockets of these tests, which may be root's.
 var datagramArgs = []string{gatewayFlag, "--allow-uid=0"}
 
 // startOpen starts a daemon for clients on all transports.
 func startOpen(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := launch(t, "socket_vmnet2", filepath.Join(shortDir(t), "s"), append(slices.Clone(datagramArgs), args...)...)
+	p := launch(t, "socket_vmnet2", filepath.Join(vnettest.ShortDir(t), "s"), append(slices.Clone(datagramArgs), args...)...)
 	p.ready(t)
 	p.servesDatagrams(t)
 	return p

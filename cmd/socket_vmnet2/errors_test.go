@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // A mistake is a command line of socket_vmnet2 that is refused with exit code 1, one line and nothing on standard output. DIR stands for
@@ -65,7 +66,7 @@ var commandMistakes = []mistake{
 }
 
 func TestMistakes(t *testing.T) {
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	pid := filepath.Join(dir, "pid")
 	p := launch(t, "socket_vmnet2", filepath.Join(dir, "s"), "--pidfile="+pid)
 	p.logsPidfile(t, pid)
@@ -90,9 +91,9 @@ func TestMistakes(t *testing.T) {
 
 // TestMistakesOfUsers: an ordinary user is told where its socket can be.
 func TestMistakesOfUsers(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	require.NoError(t, os.Chmod(binaries, 0o755))
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	place := map[bool]string{true: "$XDG_RUNTIME_DIR", false: "$HOME"}[runtime.GOOS == "linux"]
 	for _, args := range []string{dir + "/s", "--pidfile=" + dir + "/s " + dir + "/t"} {

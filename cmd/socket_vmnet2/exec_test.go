@@ -23,6 +23,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // probeVar makes the test binary the command that the tests run.
@@ -303,7 +304,7 @@ func TestExecWithoutAttach(t *testing.T) {
 
 func TestExecErrors(t *testing.T) {
 	p := startOpen(t)
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	noexec := filepath.Join(dir, "noexec")
 	require.NoError(t, os.WriteFile(noexec, []byte("x"), 0o644))
 	script := filepath.Join(dir, "script")

@@ -51,7 +51,7 @@ type faulty struct {
 func startFaulty(t *testing.T) *faulty {
 	t.Helper()
 	require.NoError(t, buildFaulty())
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	f := &faulty{file: filepath.Join(dir, "faults")}
 	sock := filepath.Join(dir, "s")
 	c := command(faultyName, sock, append([]string{"--state-dir=" + stateRoot(t)}, datagramArgs...)...)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // A manager is a service manager: it makes sockets and starts daemons with them, one after the other. Root's are in a PID namespace
@@ -31,24 +33,12 @@ type manager struct {
 	vars  []string
 }
 
-// needRoot skips a test that has to be root or become another user, and fails where tests must not be skipped.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("CI has to run the tests as root: some become another user")
-	}
-	t.Skip("needs root: run the tests as root")
-}
-
 // asProcess1 has the shell that it gets to start the daemon become process 1 of a namespace of its own; false where that cannot be.
 var asProcess1 = func(*exec.Cmd) bool { return false }
 
 func newManager(t *testing.T) *manager {
 	t.Helper()
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	m := &manager{t: t, dir: dir, sock: filepath.Join(dir, "s")}
 	if os.Geteuid() == 0 && !asProcess1(&exec.Cmd{}) {
 		m.asUser()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // TestHelpScreen: the texts fit into a terminal as wide as it is, and have no colours.
@@ -48,7 +50,7 @@ func TestGreeting(t *testing.T) {
 		"for programs": {false, []string{"--log-format=json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := shortDir(t)
+			dir := vnettest.ShortDir(t)
 			sock, pid := filepath.Join(dir, "s"), filepath.Join(dir, "pid")
 			w := open(t, 80, 50, nil, append(tt.args, "--backend=usernet", "--pidfile="+pid, "--state-dir="+dir+"/state", gatewayFlag, sock)...)
 			if w == nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // try runs the subcommand and does not wait for it.
@@ -92,7 +93,7 @@ func TestTryText(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 	}
 	t.Setenv("PATH", bin+":/usr/bin:/bin")
-	dir := filepath.Join(shortDir(t), "and, a comma")
+	dir := filepath.Join(vnettest.ShortDir(t), "and, a comma")
 	p := try(t, "--dir="+dir)
 	p.shows(t, "Ctrl-C", 1)
 	text := p.stdout.String()
@@ -109,7 +110,7 @@ func TestTryText(t *testing.T) {
 
 // TestTryRefused: bad command lines change nothing and say what is wrong.
 func TestTryRefused(t *testing.T) {
-	home := shortDir(t)
+	home := vnettest.ShortDir(t)
 	full := filepath.Join(home, "full")
 	require.NoError(t, os.Mkdir(full, 0o700))
 	require.NoError(t, os.WriteFile(full+"/x", nil, 0o644))

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // startOwn starts a daemon from a copy of the program, which a test may replace, and returns the path of that.
@@ -32,7 +33,7 @@ func startOwn(t *testing.T, args ...string) (*process, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket_vmnet2")
 	replaceProgram(t, path)
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	c := command("socket_vmnet2", filepath.Join(dir, "s"), append([]string{"--pidfile=" + dir + "/pid"}, args...)...)
 	c.Path, c.Args[0] = path, path
 	p := runDaemon(t, c, filepath.Join(dir, "s"))

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // binary is the program under test, built by TestMain.
@@ -108,7 +109,7 @@ type server struct {
 
 func serve(t *testing.T) server {
 	t.Helper()
-	s := server{path: filepath.Join(shortDir(t), "s"), got: make(chan string, 1)}
+	s := server{path: filepath.Join(vnettest.ShortDir(t), "s"), got: make(chan string, 1)}
 	ln, err := net.Listen("unix", s.path)
 	require.NoError(t, err)
 	done := make(chan struct{})
@@ -130,15 +131,6 @@ func serve(t *testing.T) server {
 	}()
 	t.Cleanup(func() { _ = ln.Close(); <-done })
 	return s
-}
-
-// shortDir is a temporary directory whose name leaves room for the name of a unix socket.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "svc")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // outcome runs cmd and returns its output and exit code.
@@ -268,7 +260,7 @@ func TestBuffersAreNotShrunk(t *testing.T) {
 }
 
 func TestTexts(t *testing.T) {
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	s := serve(t)
 	stale := filepath.Join(dir, "stale")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
@@ -308,17 +300,11 @@ func TestTexts(t *testing.T) {
 
 // TestPermissionDenied is the text that minikube looks for.
 func TestPermissionDenied(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("CI has to run the tests as root: this one becomes another user")
-		}
-		t.Skip("needs root to become a user without access: run the tests as root")
-	}
+	vnettest.NeedRoot(t)
 	s := serve(t)
 	require.NoError(t, os.Chmod(filepath.Dir(s.path), 0o755))
 	require.NoError(t, os.Chmod(s.path, 0o700))
-	open := shortDir(t)
-	require.NoError(t, os.Chmod(open, 0o755))
+	open := vnettest.ShortDir(t)
 	b, err := os.ReadFile(binary)
 	require.NoError(t, err)
 	copied := filepath.Join(open, "c")
@@ -347,7 +333,7 @@ func TestDebug(t *testing.T) {
 
 func TestPathLookup(t *testing.T) {
 	s := serve(t)
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	for _, d := range []string{"a", "b", "c"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o755))
 	}

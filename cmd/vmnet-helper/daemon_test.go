@@ -35,7 +35,7 @@ type daemon struct {
 func startDaemon(t *testing.T, socket string, args ...string) *daemon {
 	t.Helper()
 	if socket == "" {
-		socket = filepath.Join(shortDir(t), "s")
+		socket = filepath.Join(vnettest.ShortDir(t), "s")
 	}
 	args = append([]string{
 		"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--state-dir=" + socket + ".state",
@@ -129,12 +129,12 @@ func lease(t *testing.T, g *fakeguest.Guest) netip.Prefix {
 // machine's MAC address, then the VMM on the socket. They get addresses and reach each other.
 func TestMinikube(t *testing.T) {
 	d := startDaemon(t, "")
-	config := filepath.Join(shortDir(t), configName)
+	config := filepath.Join(vnettest.ShortDir(t), configName)
 	require.NoError(t, os.MkdirAll(filepath.Dir(config), 0o700))
 	require.NoError(t, os.WriteFile(config, []byte("shared = "+d.socket+"\n"), 0o600))
 	env := []string{"XDG_CONFIG_HOME=" + filepath.Dir(filepath.Dir(config))}
 	start := func(id string, hello bool) (*helper, *fakeguest.Guest, info) {
-		path := filepath.Join(shortDir(t), "vmnet-helper.sock")
+		path := filepath.Join(vnettest.ShortDir(t), "vmnet-helper.sock")
 		h := runHelper(t, env, nil, "--socket", path, "--interface-id", id)
 		i := h.info()
 		assert.Equal(t, id, i.InterfaceID)
@@ -152,7 +152,7 @@ func TestMinikube(t *testing.T) {
 	_, err := vm2.Ping(addr.Addr(), 1)
 	require.NoError(t, err)
 
-	taken := runHelper(t, env, nil, "--socket", filepath.Join(shortDir(t), "s"), "--interface-id", someUUID)
+	taken := runHelper(t, env, nil, "--socket", filepath.Join(vnettest.ShortDir(t), "s"), "--interface-id", someUUID)
 	assert.Equal(t, 1, taken.exit())
 	assert.Contains(t, taken.stderr.String(), "id-in-use")
 
@@ -174,7 +174,7 @@ func TestMinikube(t *testing.T) {
 func restart(t *testing.T, env []string) *helper {
 	t.Helper()
 	for end := time.Now().Add(testPatience); ; time.Sleep(20 * time.Millisecond) {
-		h := runHelper(t, env, nil, "--socket", filepath.Join(shortDir(t), "s"), "--interface-id", someUUID)
+		h := runHelper(t, env, nil, "--socket", filepath.Join(vnettest.ShortDir(t), "s"), "--interface-id", someUUID)
 		if _, err := h.out.Peek(1); err == nil {
 			return h
 		}
@@ -190,7 +190,7 @@ func TestDaemonRestarted(t *testing.T) {
 	for name, killed := range map[string]bool{"stopped": false, "killed": true} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t, "")
-			path := filepath.Join(shortDir(t), "s")
+			path := filepath.Join(vnettest.ShortDir(t), "s")
 			h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
 			vm1 := vfkit(t, path, h.info().MACAddress, true)
 			ours, theirs := pair(t, proto.Datagram)

@@ -17,12 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // TestSocket starts the helper as minikube does and ends it as minikube does.
 func TestSocket(t *testing.T) {
 	d := newFake(t)
-	path := filepath.Join(shortDir(t), "vmnet-helper.sock")
+	path := filepath.Join(vnettest.ShortDir(t), "vmnet-helper.sock")
 	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path, "--interface-id", someUUID)
 	x := d.next()
 	assert.True(t, x.request.Wait)
@@ -55,7 +56,7 @@ func TestSignals(t *testing.T) {
 	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		for _, answered := range []bool{true, false} {
 			d := newFake(t)
-			path := filepath.Join(shortDir(t), "s")
+			path := filepath.Join(vnettest.ShortDir(t), "s")
 			h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
 			x := d.next()
 			if answered {
@@ -74,7 +75,7 @@ func TestSignals(t *testing.T) {
 // TestMachineGone ends the session by the machine's end; TestMinikube ends one by the daemon's.
 func TestMachineGone(t *testing.T) {
 	d := newFake(t)
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	h, x := d.serve(path)
 	machine, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".c", Net: "unixgram"})
 	require.NoError(t, err)
@@ -129,7 +130,7 @@ func TestBadDescriptors(t *testing.T) {
 // TestOneSocketOneHelper has a second helper on a socket, which must not harm the first.
 func TestOneSocketOneHelper(t *testing.T) {
 	d := newFake(t)
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	first, _ := d.serve(path)
 	second := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
 	assert.Equal(t, 1, second.exit())
@@ -151,7 +152,7 @@ func TestStopAndStart(t *testing.T) {
 	for name, stop := range map[string]bool{"the other ends": false, "told to stop meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			d := newFake(t)
-			path := filepath.Join(shortDir(t), "s")
+			path := filepath.Join(vnettest.ShortDir(t), "s")
 			lock, err := os.Create(path + ".lock")
 			require.NoError(t, err)
 			defer lock.Close()
@@ -171,7 +172,7 @@ func TestStopAndStart(t *testing.T) {
 
 func TestPathTaken(t *testing.T) {
 	d := newFake(t)
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
 	link := filepath.Join(dir, "link")
@@ -194,7 +195,7 @@ func TestAnotherNetwork(t *testing.T) {
 	host := reply
 	host.Mode = "host"
 	d := newFake(t)
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
 	x := d.next()
 	x.answer(t, host)
@@ -206,7 +207,7 @@ func TestAnotherNetwork(t *testing.T) {
 
 // TestNoDaemon has no daemon to ask.
 func TestNoDaemon(t *testing.T) {
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	h := runHelper(t, nil, nil, "--socket", filepath.Join(dir, "s"), "--daemon", filepath.Join(dir, "none"))
 	assert.Equal(t, 1, h.exit())
 	assert.Contains(t, h.stderr.String(), "no daemon runs at "+filepath.Join(dir, "none"))
@@ -221,15 +222,10 @@ func TestNoDaemon(t *testing.T) {
 
 // TestSudo drops root's privileges before it makes anything.
 func TestSudo(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("CI must run this as root")
-		}
-		t.Skip("needs root to become another user: run the tests as root")
-	}
+	vnettest.NeedRoot(t)
 	const nobody = 65534
 	d := newFake(t)
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	for _, path := range []string{dir, filepath.Dir(d.socket), d.socket + ".d", d.socket + ".d/adopt"} {
 		require.NoError(t, os.Chown(path, nobody, nobody))
 	}
@@ -260,7 +256,7 @@ func TestList(t *testing.T) {
 		assert.Contains(t, h.stderr.String(), "vmnet needs macOS")
 	}
 
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	for _, d := range []string{"libexec", "bin"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o755))
 	}

@@ -59,15 +59,6 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// shortDir returns a directory whose path leaves room for a socket's.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "vh")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 // A helper is the program under test.
 type helper struct {
 	*exec.Cmd
@@ -173,7 +164,7 @@ type taken struct {
 // newFake starts one, with SOCKET in a directory of its own.
 func newFake(t *testing.T) *fakeDaemon {
 	t.Helper()
-	d := &fakeDaemon{t: t, socket: filepath.Join(shortDir(t), "s"), taken: make(chan *taken, 1)}
+	d := &fakeDaemon{t: t, socket: filepath.Join(vnettest.ShortDir(t), "s"), taken: make(chan *taken, 1)}
 	require.NoError(t, os.Mkdir(d.socket+".d", 0o750))
 	var err error
 	d.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: d.socket + ".d/adopt", Net: "unix"})

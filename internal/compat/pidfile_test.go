@@ -36,18 +36,6 @@ func TestMain(m *testing.M) {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// needRoot skips a test that has to become another user, and fails where tests must not be skipped.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("CI has to run the tests as root: some become another user")
-	}
-	t.Skip("needs root to become another user: run the tests as root")
-}
-
 // entries are the names in dir, hidden ones too.
 func entries(t *testing.T, dir string) []string {
 	t.Helper()

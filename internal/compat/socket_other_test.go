@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // TestSocketFullForAMoment: a daemon that does not accept for half a second, and refuses meanwhile, is a live one.
 func TestSocketFullForAMoment(t *testing.T) {
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()

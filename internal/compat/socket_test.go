@@ -26,21 +26,13 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 const inUse = "bind: Address already in use"
 
 // own is an Owner that any user may set.
 func own() Owner { return Owner{UID: -1, GID: os.Getegid(), Mode: 0o770, MustGroup: true} }
-
-// shortDir is a temporary directory whose name leaves room for the name of a unix socket.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "cmp")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
 
 // staleSocket leaves a socket at path that nothing listens on.
 func staleSocket(t *testing.T, path string) {
@@ -86,7 +78,7 @@ func TestSocketLife(t *testing.T) {
 		{"the longest path", strings.Repeat("x", MaxSocketPath), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Chdir(shortDir(t))
+			t.Chdir(vnettest.ShortDir(t))
 			dial := strings.Replace(c.path, "@", "./@", 1)
 			if c.stale {
 				staleSocket(t, c.path)
@@ -121,7 +113,7 @@ func TestSocketLife(t *testing.T) {
 
 // TestSocketRefused is what may be at the path and is neither touched nor opened.
 func TestSocketRefused(t *testing.T) {
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, []byte("keep"), 0o600))
 	live := filepath.Join(dir, "live")
@@ -170,7 +162,7 @@ func TestSocketRefused(t *testing.T) {
 
 // TestPathAdvice: the new program says what is wrong with a path, and what to do.
 func TestPathAdvice(t *testing.T) {
-	t.Chdir(shortDir(t))
+	t.Chdir(vnettest.ShortDir(t))
 	require.NoError(t, os.Mkdir("dir", 0o700))
 	require.NoError(t, os.WriteFile("file", nil, 0o600))
 	require.NoError(t, os.Symlink("dir", "link"))
@@ -200,7 +192,7 @@ func TestPathAdvice(t *testing.T) {
 
 // TestSocketFullBacklog: a daemon that is too busy to accept is a live one. The probe must not wait for it either.
 func TestSocketFullBacklog(t *testing.T) {
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
@@ -229,7 +221,7 @@ func impatient(t *testing.T) context.Context {
 
 func TestSocketLockFile(t *testing.T) {
 	run := func(name string, f func(t *testing.T, path string)) {
-		t.Run(name, func(t *testing.T) { f(t, filepath.Join(shortDir(t), "s")) })
+		t.Run(name, func(t *testing.T) { f(t, filepath.Join(vnettest.ShortDir(t), "s")) })
 	}
 	run("link", func(t *testing.T, path string) {
 		target := path + ".target"
@@ -287,7 +279,7 @@ func TestSocketLockFile(t *testing.T) {
 // TestSocketLockWait: the holder goes on without a socket, so waiting ends with an error.
 func TestSocketLockWait(t *testing.T) {
 	t.Parallel() // it mostly sleeps
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	l := lockSocket(t, path)
 	defer l.Unlock()
 	start := time.Now()
@@ -299,7 +291,7 @@ func TestSocketLockWait(t *testing.T) {
 
 // TestSocketStolenBeforeBind: a socket_vmnet, which knows no lock, came in between.
 func TestSocketStolenBeforeBind(t *testing.T) {
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	l := lockSocket(t, path)
 	defer l.Unlock()
 	other, err := net.Listen("unix", path)
@@ -314,7 +306,7 @@ func TestSocketStolenBeforeBind(t *testing.T) {
 
 // TestSocketNotOurs: a socket that took the place of ours stays.
 func TestSocketNotOurs(t *testing.T) {
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	l, ln := lockAndBind(t, path)
 	defer l.Unlock()
 	defer func() { _ = ln.Close() }()
@@ -329,7 +321,7 @@ func TestSocketNotOurs(t *testing.T) {
 // TestSocketIsPrivateAtFirst: until the socket is given to its owner, only the daemon's user may connect, whatever the umask is.
 func TestSocketIsPrivateAtFirst(t *testing.T) {
 	defer unix.Umask(unix.Umask(0))
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(vnettest.ShortDir(t), "s")
 	fd, err := hostfs.NewSocket(unix.SOCK_STREAM)
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
@@ -340,8 +332,8 @@ func TestSocketIsPrivateAtFirst(t *testing.T) {
 }
 
 func TestSocketOwner(t *testing.T) {
-	needRoot(t)
-	dir := shortDir(t)
+	vnettest.NeedRoot(t)
+	dir := vnettest.ShortDir(t)
 	for _, c := range []struct {
 		name     string
 		owner    Owner
@@ -422,8 +414,8 @@ func TestGatewayOwner(t *testing.T) {
 // TestSocketDefaultGroup: a group that cannot be set is one INFO line for the default and an error for a given one. Root
 // may set any group, so a child without that right does it.
 func TestSocketDefaultGroup(t *testing.T) {
-	needRoot(t)
-	dir := shortDir(t)
+	vnettest.NeedRoot(t)
+	dir := vnettest.ShortDir(t)
 	require.NoError(t, os.Chmod(dir, 0o777))
 	exe := filepath.Join(dir, "exe") // where the other user can reach it
 	self, err := os.Executable()

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // stage makes a root with /opt/socket_vmnet/bin/socket_vmnet in it.
@@ -131,7 +133,7 @@ func TestStagedOwners(t *testing.T) {
 
 // TestForeignOwner gives directories to others.
 func TestForeignOwner(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	root := stage(t)
 	opt := filepath.Join(root, "opt")
 	require.NoError(t, os.Chown(opt, 65534, 0))
@@ -150,15 +152,4 @@ func TestForeignOwner(t *testing.T) {
 func TestRealRoot(t *testing.T) {
 	require.NoError(t, Check("/", Options{}))
 	require.ErrorContains(t, Check("/tmp/x", Options{Missing: true}), "is not safe")
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Getuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("CI runs as root")
-	}
-	t.Skip("needs root, to give files to others: sudo go test")
 }

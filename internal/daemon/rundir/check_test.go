@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // TestRepaired: a directory of our own with another mode is set right, what is in it stays or is replaced.
@@ -79,7 +80,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.root {
-				needRoot(t)
+				vnettest.NeedRoot(t)
 			}
 			dir := tempDir(t)
 			require.NoError(t, os.Mkdir(dir+"/elsewhere", 0o755))
@@ -222,7 +223,7 @@ func TestInTheWay(t *testing.T) {
 		}
 	}
 	t.Run("another user's sockets", func(t *testing.T) {
-		needRoot(t)
+		vnettest.NeedRoot(t)
 		dir := tempDir(t)
 		d := open(t, dir+"/s")
 		for name := range listen {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // clientChild does what a member of the group does, or what another user tries.
@@ -71,7 +72,7 @@ func opened(path string) error {
 
 // TestClients: what members of the group can do and others cannot.
 func TestClients(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	dir := tempDir(t)
 	o := owner()
 	o.GID = otherGroup
@@ -176,7 +177,7 @@ func daemonChild(args []string) error {
 
 // TestUnprivileged: the default group cannot be set, so it is the daemon's own; one that was given is an error.
 func TestUnprivileged(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	for _, c := range []struct {
 		name, must string
 		uid        int

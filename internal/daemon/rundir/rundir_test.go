@@ -24,6 +24,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/handover"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 const (
@@ -46,18 +47,6 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
-}
-
-// needRoot skips a test that has to become another user, and fails where tests must not be skipped.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("CI has to run the tests as root: some become another user")
-	}
-	t.Skip("needs root to become another user: run the tests as root")
 }
 
 // childAs is a command that runs one of the children as another user, with the given groups.
@@ -220,7 +209,7 @@ func useDatagram(t *testing.T, c *net.UnixConn, local, path string) {
 }
 
 func TestForeignParent(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	dir := tempDir(t)
 	require.NoError(t, os.Chown(dir, otherUser, otherGroup))
 	_, err := Open(Options{Socket: dir + "/s", Owner: owner(), Log: discard()})
@@ -262,7 +251,7 @@ func TestModes(t *testing.T) {
 }
 
 func TestGroup(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	dir := tempDir(t)
 	o := compat.Owner{UID: 12345, GID: otherGroup, Mode: 0o770, MustGroup: true}
 	d, err := Open(Options{Socket: dir + "/s", Owner: o, Log: discard()})

@@ -49,9 +49,6 @@ type Fact struct {
 // Facts are an object in JSON, and lines in their order for people.
 type Facts []Fact
 
-// value is the value of the fact called name, nil when there is none.
-func (f Facts) value(name string) any { return f.all()[name] }
-
 // all are the values by name.
 func (f Facts) all() map[string]any {
 	m := make(map[string]any, len(f))

@@ -92,14 +92,6 @@ var steps = []step{
 	{"stop", 8 * time.Second, needNetwork, false, (*run).close},
 }
 
-// StepNames are the names of all steps in the order of a report.
-func StepNames() (names []string) {
-	for _, s := range steps {
-		names = append(names, s.name)
-	}
-	return names
-}
-
 // Run tries the network until it is through or ctx is done; what was not tried is skipped then, and the report is
 // incomplete. It leaves nothing running, unless a call into the network does not return.
 func Run(ctx context.Context, o Options) report {

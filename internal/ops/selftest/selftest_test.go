@@ -106,14 +106,14 @@ func TestGoodNetwork(t *testing.T) {
 			}, func(t assert.TestingT, rep *report) {
 				assert.Equal(t, passed, rep.Verdict)
 				assert.Zero(t, rep.ExitCode())
-				assert.Equal(t, StepNames(), told)
+				assert.Equal(t, stepNames(), told)
 				assert.Equal(t, len(steps)-1, rep.Passed)
 				assert.Equal(t, stepSkipped, outcomes(rep)["recorded"], "only macOS records leases")
-				assert.Equal(t, "network", rep.Network.value("api"))
-				assert.Equal(t, "192.168.105.0/24", rep.Network.value("subnet"))
-				assert.Equal(t, 12, stepOf(t, rep, "interfaces").Values.value("own"))
-				assert.Equal(t, "reboot", stepOf(t, rep, "same-lease").Values.value("how"))
-				assert.Equal(t, 1514, stepOf(t, rep, "full-frame").Values.value("frame_bytes"))
+				assert.Equal(t, "network", rep.Network.all()["api"])
+				assert.Equal(t, "192.168.105.0/24", rep.Network.all()["subnet"])
+				assert.Equal(t, 12, stepOf(t, rep, "interfaces").Values.all()["own"])
+				assert.Equal(t, "reboot", stepOf(t, rep, "same-lease").Values.all()["how"])
+				assert.Equal(t, 1514, stepOf(t, rep, "full-frame").Values.all()["frame_bytes"])
 				assert.Contains(t, stepOf(t, rep, "throughput").Text, "frame_bytes 1514, sent ")
 			})
 			assert.Empty(t, said, text(t, &rep))
@@ -138,7 +138,7 @@ func TestInterrupted(t *testing.T) {
 				o.Burst = time.Minute
 			}
 			before := "" // the step in front of it
-			if i := slices.Index(StepNames(), name); i > 0 {
+			if i := slices.Index(stepNames(), name); i > 0 {
 				before = steps[i-1].name
 			}
 			var at time.Time
@@ -273,4 +273,12 @@ func TestEntitlement(t *testing.T) {
 	assert.Equal(t, "no: signed without com.apple.security.virtualization", entitlement([]byte("<dict>"+key+"<false/></dict>"), nil))
 	assert.Equal(t, "not known: exit status 1: not signed", entitlement([]byte("not signed\n"), errors.New("exit status 1")))
 	assert.Equal(t, "not known: none", entitlement(nil, errors.New("none")))
+}
+
+// stepNames are the names of all steps in the order of a report.
+func stepNames() (names []string) {
+	for _, s := range steps {
+		names = append(names, s.name)
+	}
+	return names
 }

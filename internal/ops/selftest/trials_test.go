@@ -208,5 +208,5 @@ func TestTrials(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) { assert.Empty(t, said[i], text(t, &reports[i])) })
 	}
 	slices.Sort(broken)
-	assert.ElementsMatch(t, StepNames(), slices.Compact(broken), "each step can fail")
+	assert.ElementsMatch(t, stepNames(), slices.Compact(broken), "each step can fail")
 }

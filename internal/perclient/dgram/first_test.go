@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // first runs FirstSender in the background.
@@ -45,7 +46,7 @@ func result(t *testing.T, done <-chan error) error {
 
 func TestFirstSender(t *testing.T) {
 	for _, connected := range []bool{true, false} {
-		dir := shortDir(t)
+		dir := vnettest.ShortDir(t)
 		at := func(name string) *net.UnixAddr { return &net.UnixAddr{Name: filepath.Join(dir, name), Net: "unixgram"} }
 		conn := bindAt(t, at("handed").Name)
 		trust := Trust{AllowUIDs: []uint32{uint32(os.Geteuid())}, Own: []string{at("own").Name}}
@@ -88,7 +89,7 @@ func TestFirstSender(t *testing.T) {
 // TestFirstSenderEnds: it ends with the deadline, and with its socket. Datagrams without an address that do not stop keep it from
 // neither.
 func TestFirstSenderEnds(t *testing.T) {
-	path := filepath.Join(shortDir(t), "handed")
+	path := filepath.Join(vnettest.ShortDir(t), "handed")
 	conn := bindAt(t, path)
 	unbound, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)

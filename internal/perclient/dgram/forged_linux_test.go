@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // The users in these tests.
@@ -27,17 +28,6 @@ const (
 	victim   = 4001
 	attacker = 4002
 )
-
-// needRoot skips without root.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("CI runs this as root")
-		}
-		t.Skip("needs root to become other users in another root directory: run the tests as root")
-	}
-}
 
 // as runs f as another user, with dir as its root directory, in a thread that ends with it.
 func as(t *testing.T, uid int, dir string, f func() error) {
@@ -88,7 +78,7 @@ func bound(fd *int, path, to string, connected bool, frames ...[]byte) func() er
 
 // TestForged: a client in a root directory of its own binds a path that is another user's socket here.
 func TestForged(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	for _, connected := range []bool{true, false} {
 		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
 			l := newLab(t, nil)
@@ -98,7 +88,7 @@ func TestForged(t *testing.T) {
 			as(t, victim, "/", bound(&mine, path, l.path, connected))
 
 			// The attacker's root directory has the daemon's socket at the same path, and no other.
-			root := shortDir(t)
+			root := vnettest.ShortDir(t)
 			require.NoError(t, os.MkdirAll(filepath.Join(root, l.dir), 0o777))
 			require.NoError(t, os.Chmod(filepath.Join(root, l.dir), 0o777))
 			require.NoError(t, os.Link(l.path, filepath.Join(root, l.path)))
@@ -130,7 +120,7 @@ func TestForged(t *testing.T) {
 
 // TestPathOfAnother: a path is used again by another user; that is another client, at once.
 func TestPathOfAnother(t *testing.T) {
-	needRoot(t)
+	vnettest.NeedRoot(t)
 	l := newLab(t, nil)
 	path := filepath.Join(l.dir, "c")
 	var one, two int
@@ -150,8 +140,8 @@ func TestPathOfAnother(t *testing.T) {
 
 // TestFirstSenderOfAnother: a user hands a socket over and has it answer to another user's, which that one alone may write to.
 func TestFirstSenderOfAnother(t *testing.T) {
-	needRoot(t)
-	dir := shortDir(t)
+	vnettest.NeedRoot(t)
+	dir := vnettest.ShortDir(t)
 	require.NoError(t, os.Chmod(dir, 0o777))
 	at := func(name string) string { return filepath.Join(dir, name) }
 	handed := bindAt(t, at("handed"))
@@ -187,7 +177,7 @@ func TestFirstSenderOfAnother(t *testing.T) {
 // TestFirstSenderTakesNoDescriptors: they may come along, and would be ours.
 func TestFirstSenderTakesNoDescriptors(t *testing.T) {
 	for _, asked := range []bool{true, false} {
-		dir := shortDir(t)
+		dir := vnettest.ShortDir(t)
 		handed, client := bindAt(t, filepath.Join(dir, "handed")), bindAt(t, filepath.Join(dir, "client"))
 		onFd(t, handed, func(fd int) error { return askSenders(fd, asked) })
 		_, _, err := client.WriteMsgUnix(testFrame(60, 1), unix.UnixRights(0, 0, 0), handed.LocalAddr().(*net.UnixAddr))

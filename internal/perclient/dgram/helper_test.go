@@ -147,7 +147,7 @@ type lab struct {
 // newLab starts a Server at a path of its own. Sockets of root are allowed unless set says otherwise.
 func newLab(t testing.TB, set func(l *lab, o *Options)) *lab {
 	t.Helper()
-	l := &lab{t: t, dir: shortDir(t), log: &vnettest.Log{}, sessions: map[string]*session{}}
+	l := &lab{t: t, dir: vnettest.ShortDir(t), log: &vnettest.Log{}, sessions: map[string]*session{}}
 	l.path = filepath.Join(l.dir, "sock")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: l.path, Net: "unixgram"})
 	require.NoError(t, err)
@@ -270,16 +270,6 @@ func (l *lab) dropped(r cause, n int) {
 	require.Eventually(l.t, func() bool { return l.refused.counts()[r] >= uint64(n) }, patience, time.Millisecond,
 		"dropped for %q: %v", r, l.refused.counts())
 	require.EqualValues(l.t, n, l.refused.counts()[r])
-}
-
-// shortDir is a directory with a short name.
-func shortDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "ug")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	return dir
 }
 
 // A peer is a client in a test.

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // bindAt binds a datagram socket.
@@ -30,7 +31,7 @@ func bindAt(t testing.TB, path string) *net.UnixConn {
 }
 
 func TestCheck(t *testing.T) {
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	bindAt(t, at("sock"))
 	bindAt(t, at("own"))

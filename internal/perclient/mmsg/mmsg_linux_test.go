@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 const (
@@ -68,13 +69,7 @@ func TestOddNames(t *testing.T) {
 
 // TestSendAs: the receiver is told the user that was named, and our process.
 func TestSendAs(t *testing.T) {
-	if os.Geteuid() != 0 {
-		assert.False(t, NewSender().As(uint32(os.Geteuid())+1, 0))
-		if os.Getenv("CI") != "" {
-			t.Fatal("CI runs this as root")
-		}
-		t.Skip("needs root to name other users: run the tests as root")
-	}
+	vnettest.NeedRoot(t)
 	a, b := socketPair(t)
 	require.NoError(t, unix.SetsockoptInt(b, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
 	r := ways["the system's best"].receiver(t, true)

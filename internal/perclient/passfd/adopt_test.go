@@ -22,6 +22,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // pair is a connected pair of sockets as a client makes it: the end that it keeps and the one that it hands over.
@@ -43,15 +44,6 @@ func socketOf(t *testing.T, kind int) *os.File {
 	f := os.NewFile(uintptr(fd), "socket")
 	t.Cleanup(func() { _ = f.Close() })
 	return f
-}
-
-// shortDir is a temporary directory whose name leaves room for the name of a unix socket.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "passing")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // elsewhere makes the system's answer about this process that of another one for as long as the test runs: here client and
@@ -80,9 +72,9 @@ func openFor(t *testing.T, what string) *os.File {
 		require.NoError(t, unix.Close(fds[1]))
 		return kept(os.NewFile(uintptr(fds[0]), what), nil)
 	case "bound":
-		return bindAt(t, filepath.Join(shortDir(t), "b"))
+		return bindAt(t, filepath.Join(vnettest.ShortDir(t), "b"))
 	case "relative":
-		t.Chdir(shortDir(t))
+		t.Chdir(vnettest.ShortDir(t))
 		return bindAt(t, "b")
 	case "unbound":
 		return socketOf(t, unix.SOCK_DGRAM)
@@ -90,7 +82,7 @@ func openFor(t *testing.T, what string) *os.File {
 		return socketOf(t, unix.SOCK_STREAM)
 	case "listener":
 		f := socketOf(t, unix.SOCK_STREAM)
-		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: filepath.Join(shortDir(t), "l")}))
+		require.NoError(t, unix.Bind(int(f.Fd()), &unix.SockaddrUnix{Name: filepath.Join(vnettest.ShortDir(t), "l")}))
 		require.NoError(t, unix.Listen(int(f.Fd()), 1))
 		return f
 	case "file":
@@ -208,7 +200,7 @@ func TestBadDescriptors(t *testing.T) {
 
 // TestOwnSocketsAreRefused: frames would go round, and some would keep themselves alive.
 func TestOwnSocketsAreRefused(t *testing.T) {
-	shared := filepath.Join(shortDir(t), "sock")
+	shared := filepath.Join(vnettest.ShortDir(t), "sock")
 	own := bindAt(t, shared)
 	fileOf := func(t *testing.T, c *net.UnixConn) *os.File {
 		f, err := c.File()
@@ -280,7 +272,7 @@ func bindAt(t *testing.T, path string) *os.File {
 func TestBoundPathGone(t *testing.T) {
 	for _, detached := range []bool{false, true} {
 		t.Run(fmt.Sprint("detached ", detached), func(t *testing.T) {
-			path := filepath.Join(shortDir(t), "b")
+			path := filepath.Join(vnettest.ShortDir(t), "b")
 			fd, err := unix.Dup(int(bindAt(t, path).Fd()))
 			require.NoError(t, err)
 			s := NewServer(Options{Log: slog.New(slog.DiscardHandler)})
@@ -342,7 +334,7 @@ func TestFirstSenderRefused(t *testing.T) {
 		{"root", true, "owned by root: have socket_vmnet2 exec --dgram run the client", os.Geteuid() != 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, dir := newRig(t, elsewhere), shortDir(t)
+			r, dir := newRig(t, elsewhere), vnettest.ShortDir(t)
 			handed, from := bindAt(t, dir+"/handed"), socketOf(t, unix.SOCK_DGRAM)
 			if tt.bound {
 				from = bindAt(t, dir+"/sender")

@@ -16,18 +16,14 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // TestGiverConnectsToAService: the user that has handed a socket over connects it to a service, which must not take the frames
 // for messages of root.
 func TestGiverConnectsToAService(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("CI runs this as root")
-		}
-		t.Skip("needs root to name other users: run the tests as root")
-	}
-	dir := shortDir(t)
+	vnettest.NeedRoot(t)
+	dir := vnettest.ShortDir(t)
 	service := filepath.Join(dir, "notify")
 	in, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)

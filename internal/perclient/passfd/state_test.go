@@ -22,6 +22,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // upgrade detaches everything and attaches it again, in this Server or in another one as the next image does. between, if not nil, is
@@ -159,7 +160,7 @@ func TestUpgrade(t *testing.T) {
 // TestUpgradeOfABoundSocket whose first sender is not known, comes while nothing listens, and then is known.
 func TestUpgradeOfABoundSocket(t *testing.T) {
 	r := newRig(t, func(r *rig) { elsewhere(r); r.opts.Trust.AllowUIDs = []uint32{uint32(os.Geteuid())} })
-	dir := shortDir(t)
+	dir := vnettest.ShortDir(t)
 	path := filepath.Join(dir, "b")
 	f := bindAt(t, path)
 	_, err := proto.Adopt(t.Context(), r.dir, f, nil)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -178,12 +179,8 @@ func (l *datagramLink) try(f []byte) (err error) {
 // peerGone reports whether a connected socket has lost its other side for good. The last two are macOS's, as of package link's
 // isGone.
 func peerGone(err error) bool {
-	for _, e := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ENOTCONN, syscall.EPIPE, syscall.EDESTADDRREQ, syscall.EINVAL} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	gone := []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ENOTCONN, syscall.EPIPE, syscall.EDESTADDRREQ, syscall.EINVAL}
+	return slices.ContainsFunc(gone, func(e error) bool { return errors.Is(err, e) })
 }
 
 func (l *datagramLink) Close() error {

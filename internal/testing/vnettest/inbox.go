@@ -148,8 +148,5 @@ func (in *inbox) take() []seen {
 	defer in.mu.Unlock()
 	got := in.got
 	in.got = nil
-	if len(got) == 0 {
-		return nil
-	}
 	return got
 }

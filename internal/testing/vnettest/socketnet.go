@@ -108,24 +108,15 @@ func (n *daemonNetwork) dial(ctx context.Context, way Transport, sink frame.Sink
 }
 
 // Close implements network.Network: every client leaves.
-func (n *daemonNetwork) Close() error {
+func (n *daemonNetwork) Close() (err error) {
 	n.attaching.Lock()
 	defer n.attaching.Unlock()
 	n.closed = true
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var all error
 	for p := range n.open.Range {
-		wg.Go(func() {
-			err := p.(*clientPort).Close()
-			mu.Lock()
-			defer mu.Unlock()
-			all = errors.Join(all, err)
-		})
+		err = errors.Join(err, p.(*clientPort).Close())
 	}
-	wg.Wait()
 	n.witnesses.close()
-	return all
+	return err
 }
 
 // receive is the guest's tap.

@@ -8,6 +8,7 @@ package vnettest
 import (
 	"bytes"
 	"cmp"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -113,4 +114,31 @@ func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// ShortDir is a directory whose path is short enough for the sockets below it, and which other users may enter. The end of the test
+// removes it.
+func ShortDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("/tmp", "sv")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// NeedRoot skips a test that becomes another user, and fails it in CI.
+func NeedRoot(tb testing.TB) {
+	tb.Helper()
+	switch {
+	case os.Geteuid() == 0:
+	case os.Getenv("CI") != "":
+		tb.Fatal("CI has to run the tests as root: some become another user")
+	default:
+		tb.Skip("needs root to become another user: run the tests as root")
+	}
 }
