@@ -170,7 +170,7 @@ type Traffic struct {
 	Drops  map[string]uint64 `json:"drops"` // by reason
 }
 
-// A Problem is something that is wrong. docs/health.md explains the codes.
+// A Problem is something that is wrong. docs/status.md explains the codes.
 type Problem struct {
 	Code     string   `json:"code"`
 	Severity string   `json:"severity"` // "error", "warning" or "notice"

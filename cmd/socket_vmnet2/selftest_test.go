@@ -87,7 +87,7 @@ func TestSelftestJSON(t *testing.T) {
 // checkSelftestDocs: what a report holds is in the documentation, by name.
 func checkSelftestDocs(t *testing.T, text string) {
 	t.Helper()
-	b, err := os.ReadFile("../../docs/selftest.md")
+	b, err := os.ReadFile("../../docs/try.md")
 	require.NoError(t, err)
 	doc := string(b)
 	r := parseReport(t, text)

@@ -199,7 +199,7 @@ const (
 // CommandIndent begins a step of a Fix that is a command.
 const CommandIndent = "    "
 
-// Codes of problems, for programs. docs/health.md explains each.
+// Codes of problems, for programs. docs/status.md explains each.
 const (
 	NoDHCPAnswer     = "no-dhcp-answer"    // a guest asks and no server answers
 	DHCPDisabled     = "dhcp-disabled"     // the same, and the network has no DHCP server

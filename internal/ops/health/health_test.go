@@ -139,7 +139,7 @@ func check(t *testing.T, p status.Problem) {
 	}
 }
 
-// produced are the first problems of each code that the tests have seen. docs/health.md shows them, or what show was given.
+// produced are the first problems of each code that the tests have seen. docs/status.md shows them, or what show was given.
 var produced, shown = map[string]status.Problem{}, map[string]status.Problem{}
 
 // show makes p the example on the page.

@@ -20,11 +20,11 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 )
 
-// update has the examples of docs/health.md written again.
-var update = flag.Bool("update", false, "write the examples of docs/health.md")
+// update has the examples of docs/status.md written again.
+var update = flag.Bool("update", false, "write the examples of docs/status.md")
 
 // page is what explains the codes.
-const page = "../../../docs/health.md"
+const page = "../../../docs/status.md"
 
 // codes are all codes of problems that the status package names.
 func codes(t *testing.T) (list []string) {
@@ -58,10 +58,10 @@ func TestEveryCode(t *testing.T) {
 	b, err := os.ReadFile(page)
 	require.NoError(t, err)
 	text := string(b)
-	assert.Equal(t, len(produced), strings.Count(text, "\n## `"), "a heading for each code")
+	assert.Equal(t, len(produced), strings.Count(text, "\n### `"), "a heading for each code")
 	maps.Copy(produced, shown)
 	for code, p := range produced {
-		block := regexp.MustCompile("(?s)(\n## `" + code + "`\n\n)```text\n.*?```\n")
+		block := regexp.MustCompile("(?s)(\n### `" + code + "`\n\n)```text\n.*?```\n")
 		if !assert.True(t, block.MatchString(text), "no example of %s", code) {
 			continue
 		}

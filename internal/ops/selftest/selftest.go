@@ -71,7 +71,7 @@ type step struct {
 	run     func(r *run, ctx context.Context) Step
 }
 
-// steps are tried in this order. docs/selftest.md tells of each.
+// steps are tried in this order. docs/try.md tells of each.
 var steps = []step{
 	{"open", 20 * time.Second, needNothing, false, (*run).open},
 	{"info", time.Second, needNetwork, false, (*run).tell},
