@@ -18,7 +18,7 @@ import (
 
 var (
 	long = flag.Bool("long", false, "the long version, about 12 minutes")
-	out  = flag.String("out", "", "directory for reconnect.json and reconnect.md, with -long")
+	out  = flag.String("out", "", "directory for reconnect.json, with -long")
 )
 
 var (

@@ -59,7 +59,7 @@ type Record struct {
 	Findings []Finding `json:"qemu_traps"`
 }
 
-// write prints the table and, for a dir, writes it and the JSON there.
+// write prints the table and, for a dir, writes the JSON there.
 func (c *collector) write(dir string) error {
 	if len(c.rows)+len(c.findings) == 0 {
 		return nil
@@ -94,9 +94,6 @@ func (c *collector) write(dir string) error {
 	}
 	b, err := json.MarshalIndent(c.record(), "", "\t")
 	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "reconnect.md"), []byte(text), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "reconnect.json"), append(b, '\n'), 0o644)
