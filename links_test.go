@@ -111,6 +111,9 @@ func follow(page, text, link string) string {
 	if err != nil {
 		return err.Error()
 	}
+	if path, ours := strings.CutPrefix(link, "https://"+module+"/blob/main/"); ours {
+		return follow("README.md", text, path) // from a page that is installed to what is not
+	}
 	if u.Scheme != "" || u.Host != "" {
 		return ""
 	}

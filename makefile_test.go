@@ -224,6 +224,17 @@ func testInstallDoc(t *testing.T, _ built) {
 	} {
 		assert.Contains(t, files, want)
 	}
+	pages := 0
+	for name := range files {
+		if filepath.Ext(name) == ".md" {
+			page := filepath.Join(dest, "opt/socket_vmnet/share", name)
+			text, err := os.ReadFile(page)
+			require.NoError(t, err)
+			assert.Empty(t, brokenLinks(page, string(text)), "links to what is not installed")
+			pages++
+		}
+	}
+	assert.Greater(t, pages, 20)
 	runMake(t, append(vars, "uninstall.doc")...)
 	assert.Empty(t, filesBelow(t, dest))
 }

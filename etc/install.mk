@@ -97,6 +97,10 @@ ZSHCOMP  = $(wildcard etc/completions/_*)
 .PHONY: install.doc
 install.doc: check.prefix
 	$(call put,README.md LICENSE $(wildcard MIGRATION.md CHANGELOG.md),$(DOCDIR))
+	$(call put,$(wildcard docs/*.*),$(DOCDIR)/docs)
+	$(call put,$(wildcard docs/integrations/*.*),$(DOCDIR)/docs/integrations)
+	$(call put,$(wildcard docs/performance/*.*),$(DOCDIR)/docs/performance)
+	$(call put,$(wildcard docs/reliability/*.*),$(DOCDIR)/docs/reliability)
 	$(call put,$(wildcard etc/launchd/*.plist),$(DOCDIR)/launchd)
 	$(call put,$(wildcard etc/sudoers.d/*),$(DOCDIR)/etc_sudoers.d)
 	$(call put,$(SYSTEMD),$(DOCDIR)/systemd)

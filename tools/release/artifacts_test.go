@@ -91,9 +91,9 @@ func checkBillOfMaterials(t *testing.T, text []byte) {
 // copySources copies what the artifacts are made of, with the modes that umask leaves.
 func copySources(t *testing.T, from, to, umask string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "sh", "-euc", `umask "$3"; mkdir -p "$2/docs" "$2/tools"; cd "$1"
-		cp -R go.mod go.sum Makefile README.md MIGRATION.md LICENSE CHANGELOG.md etc cmd internal "$2"
-		cp -R docs/man "$2/docs"; cp -R tools/release tools/nfpm "$2/tools"`, "sh", from, to, umask).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", "-euc", `umask "$3"; mkdir -p "$2/tools"; cd "$1"
+		cp -R go.mod go.sum Makefile README.md MIGRATION.md LICENSE CHANGELOG.md docs etc cmd internal "$2"
+		cp -R tools/release tools/nfpm "$2/tools"`, "sh", from, to, umask).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 

@@ -117,6 +117,10 @@ var shelves = []shelf{
 	{files: "MIGRATION.md", to: doc},
 	{files: "LICENSE", to: doc},
 	{files: "CHANGELOG.md", to: doc},
+	{files: "docs/*.*", to: doc + "docs/"},
+	{files: "docs/integrations/*", to: doc + "docs/integrations/"},
+	{files: "docs/performance/*", to: doc + "docs/performance/"},
+	{files: "docs/reliability/*", to: doc + "docs/reliability/"},
 	{files: "etc/entitlements.plist", to: doc, goos: "darwin"},
 	{files: "etc/launchd/*.plist", to: doc + "launchd/", goos: "darwin"},
 	{files: "etc/sudoers.d/*", to: doc + "etc_sudoers.d/", goos: "darwin"}, // socket_vmnet's name for it

@@ -11,10 +11,7 @@ import (
 )
 
 // lowestPort and highestPort bound the ports that FreePort gives: systems hand out those from 32768 (Linux) or 49152 (macOS) on.
-const (
-	lowestPort  = 20000
-	highestPort = 30000
-)
+const lowestPort, highestPort = 20000, 30000
 
 // given are the ports that FreePort gave: a test asks for several before it uses the first.
 var given sync.Map

@@ -18,10 +18,7 @@ import (
 )
 
 // closeTimeout is how long a daemon may take to forget a client that has gone, answerTimeout how long to answer a new one.
-const (
-	closeTimeout  = 20 * time.Second
-	answerTimeout = 20 * time.Second
-)
+const closeTimeout, answerTimeout = 20 * time.Second, 20 * time.Second
 
 // DaemonOptions describe a running daemon as a network.
 type DaemonOptions struct {
