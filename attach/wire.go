@@ -135,7 +135,7 @@ func subnet(start netip.Addr, mask string) (netip.Prefix, error) {
 	}
 	ones, bits := net.IPMask(m.AsSlice()).Size()
 	if bits != 32 {
-		return netip.Prefix{}, fmt.Errorf("%s is no mask of IPv4", mask)
+		return netip.Prefix{}, fmt.Errorf("%s is not an IPv4 mask", mask)
 	}
 	return start.Prefix(ones)
 }

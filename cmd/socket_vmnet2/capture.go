@@ -35,13 +35,13 @@ daemon's user, and goes on until it is interrupted.`,
 			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Usage: "`FILE` write pcapng to FILE, which must not exist; - is the standard output, also for a FIFO or a device. Otherwise print a line for each frame"},
 			compat.Checked("snaplen", "`N` keep the first N bytes of each frame, from 14 to 69632 (default: all)", func(v string) (err error) {
 				if q.SnapLen, err = strconv.Atoi(v); err != nil || q.SnapLen < capture.MinSnapLen || q.SnapLen > capture.MaxSnapLen {
-					return fmt.Errorf("--snaplen=%s is no number from %d to %d", printable.Lines(v), capture.MinSnapLen, capture.MaxSnapLen)
+					return fmt.Errorf("invalid --snaplen=%s: use a number from %d to %d", printable.Lines(v), capture.MinSnapLen, capture.MaxSnapLen)
 				}
 				return nil
 			}, "s"),
 			compat.Checked("count", "`N` end after N frames", func(v string) (err error) {
 				if q.Count, err = strconv.ParseUint(v, 10, 64); err != nil || q.Count == 0 {
-					return fmt.Errorf("--count=%s is no number from 1 on", printable.Lines(v))
+					return fmt.Errorf("invalid --count=%s: use a number from 1 on", printable.Lines(v))
 				}
 				return nil
 			}, "c"),

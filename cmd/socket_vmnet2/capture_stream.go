@@ -78,7 +78,7 @@ func openCapture(path string, stdout io.Writer) (*captureOutput, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err == nil && !fi.Mode().IsRegular():
-		return nil, fmt.Errorf("write the capture: %s is no file: have a FIFO or a device written to by the shell, with --write=- >", name)
+		return nil, fmt.Errorf("write the capture: %s is not a file: have a FIFO or a device written to by the shell, with --write=- >", name)
 	case err == nil:
 		return nil, fmt.Errorf("write the capture: %s exists: choose another name, or remove it", name)
 	}

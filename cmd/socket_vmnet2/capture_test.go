@@ -142,10 +142,10 @@ func TestCaptureRefusesFiles(t *testing.T) {
 		args []string
 	}{
 		{"exists: choose another name, or remove it", []string{"-w", file("exists")}},
-		{"is no file", []string{"-w", file("link")}},
-		{"is no file", []string{"-w", file("dangling")}},
-		{"is no file", []string{"-w", dir}},
-		{"is no file", []string{"-w", p.sock}},
+		{"is not a file", []string{"-w", file("link")}},
+		{"is not a file", []string{"-w", file("dangling")}},
+		{"is not a file", []string{"-w", dir}},
+		{"is not a file", []string{"-w", p.sock}},
 		{"No such file or directory", []string{"-w", file("no/such")}},
 		{"Not a directory", []string{"-w", file("exists/x")}},
 		{"the filter \"bogus\"", []string{"-w", file("new"), "bogus"}},

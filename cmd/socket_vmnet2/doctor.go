@@ -77,7 +77,7 @@ func systemToExamine(c *cli.Context) (doctor.System, error) {
 	}
 	if c.IsSet("reach") {
 		if s.Reach, err = netip.ParseAddr(c.String("reach")); err != nil || s.Reach.Zone() != "" {
-			return s, errUsage{fmt.Errorf("--reach=%s is no IP address", c.String("reach"))}
+			return s, errUsage{fmt.Errorf("invalid --reach=%s: use an IP address", c.String("reach"))}
 		}
 	}
 	return s, nil

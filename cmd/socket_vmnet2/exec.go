@@ -114,7 +114,7 @@ func (x *execution) parse(c *cli.Context) error {
 
 func (x *execution) setFD(v string) (err error) {
 	if x.fd, err = strconv.Atoi(v); err != nil || x.fd != 0 && x.fd < execFD || x.fd > maxExecFD {
-		return fmt.Errorf("--fd=%s is no number that a descriptor can have: 0, or %d to %d", v, execFD, maxExecFD)
+		return fmt.Errorf("invalid --fd=%s: use the number of a descriptor, 0 or %d to %d", v, execFD, maxExecFD)
 	}
 	return nil
 }

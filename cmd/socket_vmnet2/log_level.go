@@ -33,7 +33,7 @@ Exit code: 0 done, 1 not done`,
 func logLevelAction(c *cli.Context, env compat.IO) error {
 	words, socket := splitSocket(c.Args().Slice())
 	if len(words) > 1 {
-		return errUsage{fmt.Errorf("%q is no SOCKET: that is given by its path, such as ./%[1]s", words[1])}
+		return errUsage{fmt.Errorf("%q is not a SOCKET: that is given by its path, such as ./%[1]s", words[1])}
 	}
 	d, err := theDaemon(socket)
 	if err != nil {

@@ -50,7 +50,7 @@ machine and takes less than a minute. A running daemon is left alone. The report
 func selftestAction(c *cli.Context, network compat.Network, env compat.IO) (code int, err error) {
 	timeout, err := time.ParseDuration(c.String("timeout"))
 	if err != nil || timeout <= 0 {
-		return 0, errUsage{fmt.Errorf("--timeout=%s is no time, such as 30s", c.String("timeout"))}
+		return 0, errUsage{fmt.Errorf("invalid --timeout=%s: use a time such as 30s", c.String("timeout"))}
 	}
 	cfg, err := network.Config(c, env)
 	if err != nil {

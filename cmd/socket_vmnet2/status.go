@@ -62,7 +62,7 @@ const exitUnwell = 2
 func (v *viewer) setInterval(text string) error {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n >= 0.1 && n <= 86400) {
-		return fmt.Errorf("--interval=%s is no number of seconds from 0.1 to 86400", text)
+		return fmt.Errorf("invalid --interval=%s: use a number of seconds from 0.1 to 86400", text)
 	}
 	v.every = time.Duration(n * float64(time.Second))
 	return nil

@@ -39,7 +39,7 @@ called by root or the daemon's user.`,
 			&cli.BoolFlag{Name: "json", Usage: "print the daemon's answer, a line of JSON, instead of text"},
 			compat.Checked("timeout", "`DURATION` wait no longer than this for the answer, such as \"10s\" (default: 1m0s)", func(v string) (err error) {
 				if timeout, err = time.ParseDuration(v); err != nil || timeout <= 0 {
-					return fmt.Errorf("--timeout=%s is no time, such as 10s", v)
+					return fmt.Errorf("invalid --timeout=%s: use a time such as 10s", v)
 				}
 				return nil
 			}),

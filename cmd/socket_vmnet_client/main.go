@@ -54,6 +54,9 @@ func run(argv []string, stderr io.Writer) int {
 	proto.SetBuffers(fd, proto.Stream)
 	if err := connect(fd, path); err != nil {
 		_, _ = fmt.Fprintf(stderr, "Failed to connect to \"%s\": %s\n", path, strerror(err))
+		if err == unix.ECONNREFUSED || err == unix.ENOENT {
+			_, _ = fmt.Fprintln(stderr, "No daemon listens there: start it, or give the SOCKET of the one that runs")
+		}
 		return 1
 	}
 	if _, debug := os.LookupEnv("DEBUG"); debug {

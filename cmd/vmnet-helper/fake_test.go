@@ -178,7 +178,7 @@ func TestPathTaken(t *testing.T) {
 	link := filepath.Join(dir, "link")
 	require.NoError(t, os.Symlink(file, link))
 	for path, mention := range map[string]string{
-		file: "is no socket", link: "is no socket", dir + "/none/s": "no such file", dir: "is no socket",
+		file: "is not a socket", link: "is not a socket", dir + "/none/s": "no such file", dir: "is not a socket",
 	} {
 		h := runHelper(t, nil, nil, "--daemon", d.socket, "--socket", path)
 		assert.Equal(t, 1, h.exit())

@@ -131,7 +131,7 @@ func takeLock(ctx context.Context, path string, log *logger) (*os.File, error) {
 func bind(path string) (*os.File, error) {
 	if st, err := os.Lstat(path); err == nil {
 		if st.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("%s is there already and is no socket: remove it or choose another path", path)
+			return nil, fmt.Errorf("%s is there already and is not a socket: remove it or choose another path", path)
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove stale socket: %w", err)

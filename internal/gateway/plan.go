@@ -99,7 +99,7 @@ func (p *Plan) checkGuest(a netip.Addr) error {
 	case a == p.Alias:
 		return fmt.Errorf("%s is the host's own address in the embedded network", a)
 	case !p.isGuest(a):
-		return fmt.Errorf("%s is no address of a guest in %s", a, p.Subnet)
+		return fmt.Errorf("%s is not an address of a guest in %s", a, p.Subnet)
 	}
 	return nil
 }

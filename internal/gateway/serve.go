@@ -27,7 +27,7 @@ func newGateway(end *os.File, t tuning) (*gateway, error) {
 	}
 	conn, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, errors.New("the pair is no unix socket")
+		return nil, errors.New("the pair is not a unix socket")
 	}
 	p, err := PairOf(conn, nil)
 	if err != nil {

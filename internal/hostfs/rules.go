@@ -92,7 +92,7 @@ func Check(path string, o Options) error {
 func checkText(path string, o Options) *Error {
 	switch {
 	case path == "":
-		return &Error{`""`, `""`, "is no path", "name one that begins with /", nil}
+		return &Error{`""`, `""`, "is not a path", "name one that begins with /", nil}
 	case !strings.HasPrefix(path, "/"):
 		return &Error{path, path, "is not absolute", "name a path that begins with /", nil}
 	case !o.AllowSpace && strings.ContainsRune(path, ' '):

@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 		{name: "not there yet", path: "/opt/other/bin/x", options: Options{Missing: true}},
 		{name: "not there yet, below an open directory", path: "/opt/other/bin/x", change: mode("opt", 0o777), options: Options{Missing: true}, at: "/opt", problem: "can be written by everybody (mode 0777)"},
 		{name: "relative", path: "opt/x", at: "opt/x", problem: "is not absolute"},
-		{name: "empty", path: "-", at: `""`, problem: "is no path"},
+		{name: "empty", path: "-", at: `""`, problem: "is not a path"},
 		{name: "dots", path: "/opt/../opt", at: "/opt/../opt", problem: "is not in its shortest form", fix: "name it as /opt"},
 		{name: "line feed", path: "/opt/a\nb", at: `"/opt/a\nb"`, problem: "contains a character that paths do not have"},
 		{name: "space", path: "/opt/a b", at: "/opt/a b", problem: "contains a space, which Lima does not take"},

@@ -122,7 +122,7 @@ func (o *options) check(goos string) error {
 	}
 	switch {
 	case !slices.Contains([]string{"create", "run", hostToVM, vmToHost, vmToVM, "delete"}, o.verb):
-		return usageError("%q is no verb", o.verb)
+		return usageError("unknown verb %q", o.verb)
 	case min(o.count, o.seconds, o.rounds) < 1 || o.count > 64: // more is a slip
 		return usageError("-c wants a number from 1 to 64, -t and -r one from 1")
 	case !slices.Contains(types, o.vm):

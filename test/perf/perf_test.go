@@ -17,7 +17,7 @@ import (
 func TestBadInput(t *testing.T) {
 	for _, c := range []struct{ name, goos, words, want string }{
 		{"nothing", "darwin", "", "no verb"},
-		{"unknown verb", "darwin", "start", `"start" is no verb`},
+		{"unknown verb", "darwin", "start", `unknown verb "start"`},
 		{"unknown option", "darwin", "run --count=2", "-count"},
 		{"value without option", "darwin", "run 3", `what is "3" for?`},
 		{"no machines", "darwin", "create -c 0", "-c wants a number from 1 to 64"},

@@ -105,7 +105,7 @@ func readJSON(r *http.Request, v any) *Error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &Error{http.StatusRequestTimeout, "timeout", fmt.Sprintf("the body did not come within %v", headerTime)}
 	case err != nil:
-		return badRequest("bad_json", "the body is no such JSON object, %s", clip(strings.Replace(err.Error(), "json: ", "", 1)))
+		return badRequest("bad_json", "the body is not such a JSON object, %s", clip(strings.Replace(err.Error(), "json: ", "", 1)))
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func clientID(r *http.Request) (uint64, *Error) {
 	text := r.PathValue("id")
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, badRequest("bad_id", "%q is no client's number; GET /v1/clients has them", clip(text))
+		return 0, badRequest("bad_id", "%q is not a client's number; GET /v1/clients has them", clip(text))
 	}
 	return id, nil
 }

@@ -109,8 +109,8 @@ func TestReading(t *testing.T) {
 		{"/v1/clients/2", 200, nil, `{` + client2},
 		{"/v1/clients/3", 404, nil, `{"error":{"code":"no_client","text":"there is no client 3 now; GET /v1/clients has those that there are"}}`},
 		{"/v1/clients/18446744073709551616", 400, nil, `"bad_id"`},
-		{"/v1/clients/vm2", 400, nil, `{"error":{"code":"bad_id","text":"\"vm2\" is no client's number; GET /v1/clients has them"}}`},
-		{"/v1/clients/%ff%00%0a", 400, nil, `"\"?? \" is no client's number`},
+		{"/v1/clients/vm2", 400, nil, `{"error":{"code":"bad_id","text":"\"vm2\" is not a client's number; GET /v1/clients has them"}}`},
+		{"/v1/clients/%ff%00%0a", 400, nil, `"\"?? \" is not a client's number`},
 		{"/v1/clients/1%2f2", 400, nil, `"bad_id"`},
 		{"/v1/clients/", 404, nil, `"not_found"`},
 		{"/v1//status", 404, nil, `"not_found"`},
@@ -223,14 +223,14 @@ func TestLevel(t *testing.T) {
 func TestBodies(t *testing.T) {
 	f, path := source(t, 1)
 	for _, c := range []struct{ name, body, want string }{
-		{"none", "", "400 bad_json the body is no such JSON object, at byte 0: EOF"},
-		{"no JSON", "level=debug", "400 bad_json the body is no such JSON object, at byte 0: invalid character 'l' looking for beginning of value"},
-		{"another type", `{"level":7}`, `400 bad_json the body is no such JSON object, at byte 11: cannot unmarshal number into Go struct field Level.level`},
-		{"another member", `{"level":"debug","for":"1m"}`, `400 bad_json the body is no such JSON object, at byte 28: unknown field "for"`},
-		{"something behind it", `{"level":"debug"} {}`, "400 bad_json the body is no such JSON object, at byte 19: something follows the JSON object"},
+		{"none", "", "400 bad_json the body is not such a JSON object, at byte 0: EOF"},
+		{"no JSON", "level=debug", "400 bad_json the body is not such a JSON object, at byte 0: invalid character 'l' looking for beginning of value"},
+		{"another type", `{"level":7}`, `400 bad_json the body is not such a JSON object, at byte 11: cannot unmarshal number into Go struct field Level.level`},
+		{"another member", `{"level":"debug","for":"1m"}`, `400 bad_json the body is not such a JSON object, at byte 28: unknown field "for"`},
+		{"something behind it", `{"level":"debug"} {}`, "400 bad_json the body is not such a JSON object, at byte 19: something follows the JSON object"},
 		{"null", `null`, `400 bad_level "" is no level`},
 		{"no UTF-8", "{\"level\":\"\xff\"}", `400 bad_level "�" is no level`},
-		{"deep", strings.Repeat("[", 60000), "400 bad_json the body is no such JSON object, at byte"},
+		{"deep", strings.Repeat("[", 60000), "400 bad_json the body is not such a JSON object, at byte"},
 		{"large", `{"level":"` + strings.Repeat("x", maxBody) + `"}`, "413 too_large the body is larger than 65536 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -419,15 +419,15 @@ func TestInheritedRefuses(t *testing.T) {
 		want string
 	}
 	cases := []test{
-		{"no number", func(*testing.T) string { return "x" }, `SOCKET_VMNET2_HANDOFF="x" is no descriptor's number`},
-		{"stderr", func(*testing.T) string { return "2" }, "is no descriptor's number"},
+		{"no number", func(*testing.T) string { return "x" }, `SOCKET_VMNET2_HANDOFF="x" is not a descriptor's number`},
+		{"stderr", func(*testing.T) string { return "2" }, "is not a descriptor's number"},
 		{"not open", func(*testing.T) string { return "987654" }, "bad file descriptor"},
 		{"pipe", func(t *testing.T) string {
 			a, b, err := os.Pipe()
 			require.NoError(t, err)
 			t.Cleanup(func() { _, _ = a.Close(), b.Close() })
 			return strconv.Itoa(int(a.Fd()))
-		}, "it is no regular file"},
+		}, "it is not a regular file"},
 		{"file with a name", func(t *testing.T) string {
 			f, err := os.OpenFile(t.TempDir()+"/m", os.O_CREATE|os.O_RDWR, 0o600)
 			require.NoError(t, err)

@@ -65,7 +65,7 @@ func Inherited() (*In, error) {
 func read(text string) (m manifest, err error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd <= 2 {
-		return m, fmt.Errorf("%s=%q is no descriptor's number", envName, text)
+		return m, fmt.Errorf("%s=%q is not a descriptor's number", envName, text)
 	}
 	if err := trusted(fd); err != nil {
 		return m, fmt.Errorf("descriptor %d: %w", fd, err)
@@ -88,7 +88,7 @@ func trusted(fd int) error {
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return errors.New("it is no regular file")
+		return errors.New("it is not a regular file")
 	case st.Nlink != 0:
 		return errors.New("it has a name in the file system")
 	case int(st.Uid) != os.Geteuid():

@@ -23,7 +23,7 @@ type code string
 const (
 	// codeUntrusted: another user could change the new program.
 	codeUntrusted code = "untrusted"
-	// codeUnusable: there is no program that can be run.
+	// codeUnusable: there is not a program that can be run.
 	codeUnusable code = "unusable"
 	// CodeCheck: the new program was tried, and failed.
 	CodeCheck code = "check_failed"
@@ -139,7 +139,7 @@ func homebrew(path string) string {
 func (b *binary) usable() error {
 	switch mode := b.info.Mode(); {
 	case !mode.IsRegular():
-		return errors.New("it is no regular file")
+		return errors.New("it is not a regular file")
 	case mode&(fs.ModeSetuid|fs.ModeSetgid) != 0:
 		return fmt.Errorf("it would become another user (mode %v)", mode)
 	case unix.Access(b.Resolved, unix.X_OK) != nil:

@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 		{"dangling link", func(d string) error { return link("nothing", d+"/bin/p") }, "/bin/p", "", codeUnusable, "/bin/nothing: no such file"},
 		{"links in a circle", func(d string) error { return link("p", d+"/bin/p") }, "/bin/p", "", codeUnusable, "too many levels of symbolic links"},
 		{"below a file", func(d string) error { return file(d+"/bin", 0o755) }, "/bin/p", "", codeUnusable, "not a directory"},
-		{"fifo", func(d string) error { return unix.Mkfifo(d+"/p", 0o755) }, "/p", "", codeUnusable, "no regular file"},
+		{"fifo", func(d string) error { return unix.Mkfifo(d+"/p", 0o755) }, "/p", "", codeUnusable, "not a regular file"},
 		{"not executable", func(d string) error { return file(d+"/p", 0o644) }, "/p", "", codeUnusable, "not executable: chmod +x"},
 		{"set-user-id", func(d string) error { return file(d+"/p", 0o4755) }, "/p", "", codeUnusable, "would become another user"},
 		{"set-group-id", func(d string) error { return file(d+"/p", 0o2755) }, "/p", "", codeUnusable, "would become another user"},

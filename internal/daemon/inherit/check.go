@@ -54,7 +54,7 @@ func boundPath(fd int) (string, error) {
 	}
 	ua, ok := sa.(*unix.SockaddrUnix)
 	if !ok {
-		return "", errors.New("it is no unix socket")
+		return "", errors.New("it is not a unix socket")
 	}
 	if !filepath.IsAbs(ua.Name) {
 		return "", fmt.Errorf("it is not bound to an absolute path, but to %q", ua.Name)

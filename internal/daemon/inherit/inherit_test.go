@@ -220,7 +220,7 @@ func TestRefused(t *testing.T) {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 			require.NoError(r.t, err)
 			r.give(0, fd)
-		}, "it is no unix socket"},
+		}, "it is not a unix socket"},
 		{"not bound", func(r *rig) {
 			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 			require.NoError(r.t, err)

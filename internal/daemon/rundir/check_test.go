@@ -51,8 +51,8 @@ func TestRefused(t *testing.T) {
 		make func(dir string) error
 		want string
 	}{
-		{"link to a directory", false, func(dir string) error { return os.Symlink("elsewhere", dir+"/s.d") }, "no directory, or a link"},
-		{"file", false, func(dir string) error { return os.WriteFile(dir+"/s.d", nil, 0o600) }, "no directory, or a link"},
+		{"link to a directory", false, func(dir string) error { return os.Symlink("elsewhere", dir+"/s.d") }, "not a directory, or it is a link"},
+		{"file", false, func(dir string) error { return os.WriteFile(dir+"/s.d", nil, 0o600) }, "not a directory, or it is a link"},
 		{"another user's", true, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Chown(dir+"/s.d", otherUser, 0))
 		}, "s.d: it belongs to user 65534, not to us (user 0): remove it, or give another one with --runtime-dir"},
@@ -61,7 +61,7 @@ func TestRefused(t *testing.T) {
 		}, `it holds "10-defaults", so it seems to serve another purpose`},
 		{"link for dgram", false, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Symlink("../elsewhere", dir+"/s.d/dgram"))
-		}, "s.d/dgram: it is no directory, or a link"},
+		}, "s.d/dgram: it is not a directory, or it is a link"},
 		{"another user's dgram", true, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.Mkdir(dir+"/s.d/dgram", 0o750), os.Chown(dir+"/s.d/dgram", otherUser, 0))
 		}, "s.d/dgram: it belongs to user 65534"},
@@ -73,10 +73,10 @@ func TestRefused(t *testing.T) {
 		}, "s.d/lock: is a directory"},
 		{"second name of the lock", false, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.WriteFile(dir+"/s.d/lock", nil, 0o600), os.Link(dir+"/s.d/lock", dir+"/other"))
-		}, "s.d/lock: it is no file of ours"},
+		}, "s.d/lock: it is not a file of ours"},
 		{"another user's lock", true, func(dir string) error {
 			return chain(os.Mkdir(dir+"/s.d", 0o750), os.WriteFile(dir+"/s.d/lock", nil, 0o600), os.Chown(dir+"/s.d/lock", otherUser, 0))
-		}, "s.d/lock: it is no file of ours"},
+		}, "s.d/lock: it is not a file of ours"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.root {
@@ -156,7 +156,7 @@ func TestGiven(t *testing.T) {
 		require.NoError(t, os.Symlink("/", dir+"/r"))
 		for _, path := range []string{dir + "/r", dir + "/r/"} {
 			_, err := given(path)
-			require.ErrorContains(t, err, "it is no directory, or a link: give another one", "no user is told to remove what was named")
+			require.ErrorContains(t, err, "it is not a directory, or it is a link: give another one", "no user is told to remove what was named")
 		}
 	})
 	t.Run("with another dgram", func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestInTheWay(t *testing.T) {
 					assert.Equal(t, []string{path}, d.reached())
 					return
 				}
-				require.EqualError(t, err, fmt.Sprintf("make socket %s: there is something that is no socket: remove it", path))
+				require.EqualError(t, err, fmt.Sprintf("make socket %s: something is there that is not a socket: remove it", path))
 				assert.Equal(t, before, tree(t, dir))
 				assert.Empty(t, d.Paths())
 				d.Remove()

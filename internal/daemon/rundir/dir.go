@@ -68,7 +68,7 @@ func (d *Dir) openChild(parent *os.File, name, path string) (f *os.File, n hostf
 	f, err = hostfs.Place{Dir: parent, Name: name}.Open(unix.O_RDONLY | unix.O_DIRECTORY)
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		return nil, n, created, fmt.Errorf("runtime directory %s: it is no directory, or a link: %s: %w", path, advice, err)
+		return nil, n, created, fmt.Errorf("runtime directory %s: it is not a directory, or it is a link: %s: %w", path, advice, err)
 	case err != nil:
 		return nil, n, created, fmt.Errorf("open runtime directory %s: %w: %s", path, err, advice)
 	}
@@ -103,7 +103,7 @@ func (d *Dir) checkNames() error {
 func (d *Dir) takeLock() (err error) {
 	d.lock, err = hostfs.Place{Dir: d.dir, Name: lockName}.Lock(unix.O_CREAT, func(n hostfs.Node) error {
 		if n.Kind() != unix.S_IFREG || int(n.UID) != os.Geteuid() || n.Nlink > 1 {
-			return errors.New("it is no file of ours: remove it")
+			return errors.New("it is not a file of ours: remove it")
 		}
 		return nil
 	})

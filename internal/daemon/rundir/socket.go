@@ -121,7 +121,7 @@ func (d *Dir) stale(name string) error {
 	case err != nil:
 		return fmt.Errorf("stat %s: %w", where, err)
 	case n.Kind() != unix.S_IFSOCK:
-		return fmt.Errorf("make socket %s: there is something that is no socket: remove it", where)
+		return fmt.Errorf("make socket %s: something is there that is not a socket: remove it", where)
 	case int(n.UID) != os.Geteuid() && name != sockName:
 		return fmt.Errorf("make socket %s: there is one of user %d, not ours (user %d): remove it", where, n.UID, os.Geteuid())
 	}

@@ -66,7 +66,7 @@ func (t *leases) init(o *Options, f *gateway.Plan) {
 func (t *leases) check(l dhcp.Lease) error {
 	switch {
 	case len(l.MAC) != 6 || l.MAC[0]&1 != 0 || bytes.Equal(l.MAC, make([]byte, 6)):
-		return fmt.Errorf("a lease for %q, which is no guest's MAC address", l.MAC)
+		return fmt.Errorf("a lease for %q, which is not a guest's MAC address", l.MAC)
 	case !t.permits(l.IP, l.MAC):
 		return fmt.Errorf("a lease of %s, which %s cannot have", l.IP, l.MAC)
 	case l.Left > dhcp.LeaseTime:

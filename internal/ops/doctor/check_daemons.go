@@ -110,8 +110,8 @@ func (x *exam) staleSocket(k *socket) {
 	}
 	if x.isOther(k) {
 		if len(k.By) > 0 && !at.IsDir() {
-			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is no socket", "    ls -l " + printable.Quote(k.Socket)},
-				"%s, where %s wants a socket, is no socket (%s)", k.Socket, printable.List(k.By), at.Type())
+			x.report(status.Error, []string{"look at it, and move it away: the daemon never removes what is not a socket", "    ls -l " + printable.Quote(k.Socket)},
+				"%s, where %s wants a socket, is not a socket (%s)", k.Socket, printable.List(k.By), at.Type())
 		}
 		return
 	}

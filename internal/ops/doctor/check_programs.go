@@ -261,7 +261,7 @@ func (x *exam) unit(u find.Unit) {
 	case u.Active == "":
 		x.skip(false, "the state of the unit %s is not known", u.Name)
 	case u.Active == "failed":
-		x.report(status.Error, []string{"see why, and start it again:", "    journalctl -u " + name + " -n 50", restart}, "the unit %s has failed (%s)", u.Name, u.Result)
+		x.report(status.Error, []string{"see why, and start it again:", "    journalctl -u " + name + " -n 50", "    sudo systemctl reset-failed " + name + " && sudo systemctl start " + name}, "the unit %s has failed (%s)", u.Name, u.Result)
 	case u.Stale:
 		x.report(status.Warning, []string{"have it read again:", "    sudo systemctl daemon-reload", restart}, "the file of the unit %s has changed since systemd read it", u.Name)
 	case u.Active == "active" && u.Enabled == "disabled":

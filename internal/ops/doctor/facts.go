@@ -57,7 +57,7 @@ func (x *exam) ask(ctx context.Context, k *socket) {
 	answer, err := x.Ask(ctx, filepath.Join(x.Root, k.Control))
 	if err == nil {
 		if err = json.Unmarshal(answer, &k.Status); err != nil {
-			k.Status, err = nil, fmt.Errorf("the answer is no status: %w", err)
+			k.Status, err = nil, fmt.Errorf("the answer is not a status: %w", err)
 		}
 	}
 	k.Err = err

@@ -84,7 +84,7 @@ func TestFactsThatFail(t *testing.T) {
 		return json.RawMessage(`{"daemon": 1}`), nil
 	}
 	r := Examine(t.Context(), s)
-	assert.Contains(t, fmt.Sprint(r.Findings), "the answer is no status")
+	assert.Contains(t, fmt.Sprint(r.Findings), "the answer is not a status")
 	assert.Contains(t, fmt.Sprint(r.Skipped), "overlap no")
 	s.Processes = func(context.Context) ([]find.Process, error) { return nil, no }
 	r = Examine(t.Context(), s)

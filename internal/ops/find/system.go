@@ -225,7 +225,7 @@ func (s System) open(path string) (*os.File, fs.FileInfo, error) {
 	}
 	fi, err := file.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("is no regular file but %s", fi.Mode().Type())
+		err = fmt.Errorf("is not a regular file but %s", fi.Mode().Type())
 	}
 	if err != nil {
 		file.Close()

@@ -118,7 +118,7 @@ func NewJob(sys *system, o JobOptions) (*job, error) {
 		return j, nil
 	}
 	if !filepath.IsAbs(o.Prefix) {
-		return nil, fmt.Errorf("--prefix=%s is no absolute path", o.Prefix)
+		return nil, fmt.Errorf("invalid --prefix=%s: use an absolute path", o.Prefix)
 	}
 	return j, j.arguments(suffix)
 }
@@ -143,7 +143,7 @@ func (s *system) suffix(o JobOptions) (string, error) {
 	case o.Network == "bridged" && o.Interface == "":
 		return "", errors.New("--network=bridged needs --interface, such as --interface=en0; socket_vmnet2 --list-interfaces prints those that there are")
 	case o.Interface != "" && !fits(interfaceRule, o.Interface):
-		return "", fmt.Errorf("--interface=%s is no name of an interface, such as en0", o.Interface)
+		return "", fmt.Errorf("invalid --interface=%s: use the name of an interface, such as en0", o.Interface)
 	case o.Name != "" && !fits(nameRule, o.Name):
 		return "", fmt.Errorf("--name=%s cannot be the name of a job: letters, digits, - and _, 64 at most, the first a letter or digit", o.Name)
 	case slices.Contains(reserved, o.Name):
@@ -210,7 +210,7 @@ func (j *job) arguments(suffix string) error {
 func (j *job) parse() (*compat.Config, error) {
 	for _, word := range append([]string{j.Program}, j.Args...) {
 		if !utf8.ValidString(word) || strings.ContainsFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFE' || r == '\uFFFF' }) {
-			return nil, fmt.Errorf("%q has a control character, or is no text: the files of service managers take none", word)
+			return nil, fmt.Errorf("%q has a control character, or is not text: the files of service managers take none", word)
 		}
 	}
 	var out, stderr strings.Builder
@@ -274,7 +274,7 @@ func (s *system) userRuntime() string {
 // checkPlace refuses paths that the daemon could not use as a job.
 func (j *job) checkPlace(what, path string) error {
 	if !filepath.IsAbs(path) {
-		return fmt.Errorf("%s (%s) is no absolute path, and a job has no directory of yours", what, path)
+		return fmt.Errorf("%s (%s) is not an absolute path, and a job has no directory of yours", what, path)
 	}
 	path = filepath.Clean(path)
 	if j.GOOS == "darwin" || j.User {

@@ -249,7 +249,7 @@ func TestLaunchdRefusals(t *testing.T) {
 			m.sys.Run = func(context.Context, string, ...string) ([]byte, error) { return nil, exec.ErrNotFound }
 		}, JobOptions{}, "launchd cannot be asked: executable file not found in $PATH: to do without a service, run the daemon yourself"},
 		"no program":                      {func(m *mac) { m.remove("/opt/socket_vmnet/bin/socket_vmnet2") }, JobOptions{}, "/opt/socket_vmnet/bin/socket_vmnet2 is not there: \"socket_vmnet2 install\""},
-		"program that cannot run":         {func(m *mac) { m.chmod("/opt/socket_vmnet/bin/socket_vmnet2", 0o644) }, JobOptions{}, "is no program"},
+		"program that cannot run":         {func(m *mac) { m.chmod("/opt/socket_vmnet/bin/socket_vmnet2", 0o644) }, JobOptions{}, "is not a program"},
 		"prefix that others can write to": {func(m *mac) { m.chmod("/opt/socket_vmnet", 0o777) }, JobOptions{}, "/opt/socket_vmnet can be written"},
 		"prefix that is a link": {func(m *mac) {
 			require.NoError(m.t, os.Symlink("socket_vmnet", m.sys.at("/opt/link")))

@@ -177,7 +177,7 @@ func (j *job) programFault() error {
 	case err != nil:
 		return fmt.Errorf("the program of the job: %w", err)
 	case !fi.Mode().IsRegular() || fi.Mode()&0o111 == 0:
-		return fmt.Errorf("%s is no program that can be run", j.Program)
+		return fmt.Errorf("%s is not a program that can be run", j.Program)
 	case j.User:
 		return nil
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // errFormat is that what is read is no pcapng, or not of the daemon's kind.
-var errFormat = errors.New("the daemon sends something that is no pcapng")
+var errFormat = errors.New("the daemon sends something that is not pcapng")
 
 // Counts are what has been written.
 type Counts struct {

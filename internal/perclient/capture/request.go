@@ -93,7 +93,7 @@ func newFilter(program []Instruction) (*bpf.VM, error) {
 	decoded := make([]bpf.Instruction, len(program))
 	for n, i := range program {
 		if len(i) != 4 || i[0] > math.MaxUint16 || max(i[1], i[2]) > math.MaxUint8 {
-			return nil, fmt.Errorf("instruction %d of the filter is no code, jt, jf and k, but %d", n, i)
+			return nil, fmt.Errorf("instruction %d of the filter has not four numbers (code, jt, jf, k) but %d", n, i)
 		}
 		decoded[n] = bpf.RawInstruction{Op: uint16(i[0]), Jt: uint8(i[1]), Jf: uint8(i[2]), K: i[3]}.Disassemble()
 		switch decoded[n].(type) {

@@ -35,7 +35,7 @@ func TestDecodeRequest(t *testing.T) {
 		{name: "client by name", body: `{"clients":["alpha"]}`, wrong: "clients"},
 		{name: "too many clients", body: `{"clients":[1` + strings.Repeat(",1", maxClients) + `]}`, wrong: "1025 clients"},
 		{name: "filter as text", body: `{"filter":"tcp"}`, wrong: "filter"},
-		{name: "three numbers", body: `{"filter":[[6,0,0]]}`, wrong: "instruction 0 of the filter is no code, jt, jf and k, but [6 0 0]"},
+		{name: "three numbers", body: `{"filter":[[6,0,0]]}`, wrong: "instruction 0 of the filter has not four numbers (code, jt, jf, k) but [6 0 0]"},
 		{name: "code too large", body: `{"filter":[[65536,0,0,0]]}`, wrong: "instruction 0"},
 		{name: "jump too large", body: `{"filter":[[21,0,256,0]]}`, wrong: "instruction 0"},
 		{name: "fraction", body: `{"filter":[[6,0,0,0.5]]}`, wrong: "cannot be read"},

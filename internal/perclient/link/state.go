@@ -65,7 +65,7 @@ func (d Descriptor) Conn() (*net.UnixConn, error) {
 	}
 	uc, ok := nc.(*net.UnixConn)
 	if !ok {
-		return nil, errors.Join(errors.New("use a client's socket: it is no unix socket"), nc.Close())
+		return nil, errors.Join(errors.New("use a client's socket: it is not a unix socket"), nc.Close())
 	}
 	return uc, nil
 }
