@@ -26,6 +26,7 @@ func commands(env compat.IO) []*cli.Command {
 		installCommand(env),
 		kickCommand(env),
 		logLevelCommand(env),
+		logsCommand(),
 		migrateCommand(env),
 		rollbackCommand(env),
 		selftestCommand(env),

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"regexp"
@@ -64,6 +65,7 @@ var variable = []struct{ re, with string }{
 	{`"([a-z_]+)": "20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z"`, `"$1": "TIME"`},
 	{`"(uptime_s|age_s)": [0-9.e-]+`, `"$1": 0`},
 	{`"pid": [0-9]+`, `"pid": 1`},
+	{`\n *"log": "[^"]*",`, ""},
 	{`"fd": [1-9][0-9]*`, `"fd": 9`},
 	{`"(uid|gid)": [0-9]+`, `"$1": 0`},
 	{`"user": "[^"]*"`, `"user": "USER"`},
@@ -151,4 +153,25 @@ func zeroCounters(s status.Status) status.Status {
 		s.Clients[i].ID = uint64(i + 1)
 	}
 	return s
+}
+
+// TestLogs: the last lines of a log that is a file; where any other one goes.
+func TestLogs(t *testing.T) {
+	logs := func(p *process) (int, string, string) {
+		return outcome(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "logs", "--lines=50", p.sock))
+	}
+	path := filepath.Join(t.TempDir(), "log")
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	require.NoError(t, err)
+	defer file.Close()
+	c := command("socket_vmnet2", filepath.Join(vnettest.ShortDir(t), "s"))
+	c.Stderr = file
+	p := runDaemon(t, c, c.Args[len(c.Args)-1])
+	p.ready(t)
+	code, stdout, stderr := logs(p)
+	assert.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "INFO | starting the embedded network")
+	code, _, stderr = logs(start(t))
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, ": look there\n")
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/lowfd"
 )
 
-// dup2 makes target the same file as fd, without close-on-exec.
-func dup2(fd, target int) error { return unix.Dup2(fd, target) }
-
 // runtimes reports whether fd is the Go runtime's poller: all that is open and neither inherited nor kept before the first timer.
 func runtimes(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)

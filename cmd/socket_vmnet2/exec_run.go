@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 const (
@@ -56,7 +57,7 @@ func reserve(place []int) {
 		switch _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); {
 		case fd == null:
 			kept = true
-		case err != nil && dup2(null, fd) == nil:
+		case err != nil && hostfs.Dup2(null, fd) == nil:
 			unix.CloseOnExec(fd)
 		}
 	}
@@ -83,7 +84,7 @@ func putInPlace(files []*os.File, place []int) error {
 	runtime.LockOSThread()
 	leaveThreads()
 	for i, fd := range high {
-		if err := dup2(fd, place[i]); err != nil {
+		if err := hostfs.Dup2(fd, place[i]); err != nil {
 			return fmt.Errorf("make %d the descriptor of the connection: %w", place[i], err)
 		}
 	}

@@ -30,6 +30,7 @@ var summaries = map[string]string{
 	"install":   "put the programs where socket_vmnet's are",
 	"kick":      "disconnect clients",
 	"log-level": "show or change how much the daemon logs",
+	"logs":      "show what the daemon logged",
 	"migrate":   "plan the move from socket_vmnet",
 	"rollback":  "undo install",
 	"selftest":  "test the network with fake guests",

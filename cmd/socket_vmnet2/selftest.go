@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +38,6 @@ machine and takes less than a minute. A running daemon is left alone. The report
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON document instead of text"},
 			&cli.BoolFlag{Name: "quick", Usage: "short bursts and 8 interfaces at most: a few seconds in all"},
-			&cli.StringFlag{Name: "timeout", Value: selftestTime.String(), Usage: "`DURATION` end the test after this time, such as \"30s\" (default: 50s)"},
 		}, network.Flags()...),
 		Description: "Exit code: 0 no step failed, 1 a step failed or the test was interrupted, 2 the network did not start",
 		Action:      coded(func(c *cli.Context, env compat.IO) (int, error) { return selftestAction(c, network, env) }, env),
@@ -47,20 +45,11 @@ machine and takes less than a minute. A running daemon is left alone. The report
 }
 
 // selftestAction does what a command line of known options asks for.
-func selftestAction(c *cli.Context, network compat.Network, env compat.IO) (code int, err error) {
-	timeout, err := time.ParseDuration(c.String("timeout"))
-	if err != nil || timeout <= 0 {
-		return 0, errUsage{fmt.Errorf("invalid --timeout=%s: use a time such as 30s", c.String("timeout"))}
-	}
+func selftestAction(c *cli.Context, network compat.Network, env compat.IO) (int, error) {
 	cfg, err := network.Config(c, env)
 	if err != nil {
 		return 0, err
 	}
-	return selfTest(c, timeout, cfg, env)
-}
-
-// selfTest runs the test that a good command line asks for, and reports.
-func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env compat.IO) (int, error) {
 	dir, err := os.MkdirTemp("", "socket_vmnet2-selftest-")
 	if err != nil {
 		return 0, fmt.Errorf("no place for what the network keeps, point TMPDIR to a directory that can be written to: %w", err)
@@ -77,7 +66,7 @@ func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env com
 	slog.SetDefault(log) // libraries that know no other logger
 	ctx, stop := daemon.UntilSignal(log)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, selftestTime)
 	defer cancel()
 	for _, w := range append(cfg.Warnings, compat.PrivilegeWarnings(runtime.GOOS, cfg.Backend, os.Geteuid(), os.Getuid())...) {
 		log.Warn(w)
@@ -87,18 +76,18 @@ func selfTest(c *cli.Context, timeout time.Duration, cfg *compat.Config, env com
 	if c.Bool("quick") {
 		o.Burst, o.Interfaces = 250*time.Millisecond, 8
 	}
-	defer progress(env, fmt.Sprintf("trying the network, at most %v", timeout))()
-	if c.Bool("json") {
-		rep := selftest.Run(ctx, o)
-		rep.Log = kept.kept()
-		return rep.ExitCode(), writeJSON(env.Stdout, rep)
+	defer progress(env, fmt.Sprintf("trying the network, at most %v", selftestTime))()
+	if !c.Bool("json") {
+		if err := selftest.WriteHead(env.Stdout, o.Environment); err != nil {
+			return 0, err
+		}
+		o.OnStep = func(s selftest.Step) { _ = selftest.WriteStep(env.Stdout, s) }
 	}
-	if err := selftest.WriteHead(env.Stdout, o.Environment); err != nil {
-		return 0, err
-	}
-	o.OnStep = func(s selftest.Step) { _ = selftest.WriteStep(env.Stdout, s) }
 	rep := selftest.Run(ctx, o)
 	rep.Log = kept.kept()
+	if c.Bool("json") {
+		return rep.ExitCode(), writeJSON(env.Stdout, rep)
+	}
 	return rep.ExitCode(), rep.WriteTail(env.Stdout)
 }
 
@@ -188,5 +177,5 @@ func (k *keeper) Write(b []byte) (int, error) {
 func (k *keeper) kept() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return append([]string{}, slices.Clone(k.lines)...)
+	return append([]string{}, k.lines...)
 }

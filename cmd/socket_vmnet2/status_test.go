@@ -54,7 +54,6 @@ func TestUsageErrors(t *testing.T) {
 		{"rollback", "--from=/x", "unknown option --from"},
 		{"migrate", "--root=", "--root needs a directory"},
 		{"selftest", "--pidfile=x", "unknown option --pidfile"},
-		{"selftest", "--timeout=0s", "invalid --timeout=0s: use a time such as 30s"},
 		{"selftest", "--vmnet-mode=x", "invalid --vmnet-mode=x: use host, shared or bridged"},
 		{"doctor", "--reach=web", "invalid --reach=web: use an IP address"},
 		{"doctor", "--reach=fe80::1%en0", "use an IP address"},

@@ -30,9 +30,9 @@ this host uses. Prints what to put into Lima, minikube or a QEMU command line to
 each client that comes and goes. Ctrl-C ends it and removes all that it has made.`,
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one line of JSON instead of text"},
-			&cli.StringFlag{Name: "dir", Usage: "`DIR` make this directory for the socket, and remove it at the end"},
 		}, append(network.SocketFlags(), network.Flags()...)...),
-		Description: `Without --vmnet-gateway a free subnet is chosen, as large as --vmnet-mask says.
+		Description: `Without --vmnet-gateway a free subnet is chosen, as large as --vmnet-mask says, which may be given
+alone here.
 
 Exit code: 0 it ran until a signal ended it, 1 it did not start, or could not remove what it had made`,
 		Action: func(c *cli.Context) error { return tryAction(c, network, env) },
@@ -42,7 +42,6 @@ Exit code: 0 it ran until a signal ended it, 1 it did not start, or could not re
 // A trial is one run of the subcommand.
 type trial struct {
 	cfg  *compat.Config
-	dir  string // --dir, absolute; empty without it
 	json bool
 	log  *compat.Log
 	out  io.Writer
@@ -53,11 +52,6 @@ func tryAction(c *cli.Context, network compat.Network, env compat.IO) error {
 	t := &trial{json: c.Bool("json"), out: env.Stdout}
 	if err := t.configure(c, network, env); err != nil {
 		return err
-	}
-	if c.IsSet("dir") {
-		if err := t.setDir(c.String("dir")); err != nil {
-			return err
-		}
 	}
 	if err := needsRoot(t.cfg.Backend); err != nil {
 		return err
@@ -115,23 +109,6 @@ func (t *trial) configure(c *cli.Context, flags compat.Network, env compat.IO) (
 	return nil
 }
 
-// setDir checks --dir as far as that is possible without looking at it.
-func (t *trial) setDir(dir string) error {
-	if dir == "" {
-		return errors.New("--dir is empty: give a directory that does not exist yet")
-	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return fmt.Errorf("--dir=%s: %w", dir, err)
-	}
-	if n := len(longestPath(abs)); n > compat.MaxSocketPath {
-		return fmt.Errorf("--dir=%s is too long: the path of a socket in it has %d bytes, and the system takes %d at most; give a shorter one",
-			dir, n, compat.MaxSocketPath)
-	}
-	t.dir = abs
-	return nil
-}
-
 // needsRoot refuses what cannot work: vmnet on macOS 15 and older without root.
 func needsRoot(b compat.Backend) error {
 	if euid := os.Geteuid(); len(compat.PrivilegeWarnings(runtime.GOOS, b, euid, euid)) == 0 {
@@ -144,12 +121,17 @@ func needsRoot(b compat.Backend) error {
 
 // run serves until ctx is done and removes everything afterwards.
 func (t *trial) run(ctx context.Context) (err error) {
-	dir, err := t.makeDir()
+	dir, err := os.MkdirTemp("/tmp", "socket_vmnet2-try-") // $TMPDIR is too long on macOS
 	if err != nil {
-		return err
+		return fmt.Errorf("no place for the socket: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	t.cfg.SocketPath, t.cfg.StateDir = filepath.Join(dir, trySocket), filepath.Join(dir, "state")
+	if os.Geteuid() == 0 { // other users shall reach the socket, which its mode and group decide
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	t.cfg.SocketPath, t.cfg.StateDir = filepath.Join(dir, "sock"), filepath.Join(dir, "state")
 
 	return daemon.Try(ctx, t.cfg, t.log, func(n network.Info, datagrams bool) error {
 		if _, err := io.WriteString(t.out, t.describe(n, datagrams).text(t.json, programsHere(ctx))); err != nil {
@@ -157,27 +139,4 @@ func (t *trial) run(ctx context.Context) (err error) {
 		}
 		return nil
 	})
-}
-
-// trySocket is the name of the socket in the run's directory.
-const trySocket = "sock"
-
-// longestPath is the path of the socket below dir that has the longest.
-func longestPath(dir string) string {
-	return filepath.Join(dir, trySocket) + ".d" + compat.LongestRuntimePath
-}
-
-// makeDir makes the directory of this run. Only a run by root lets others in.
-func (t *trial) makeDir() (dir string, err error) {
-	if dir = t.dir; dir != "" {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return "", fmt.Errorf("--dir=%s: %w: name a directory that does not exist yet, in one that does", dir, err)
-		}
-	} else if dir, err = os.MkdirTemp("/tmp", "socket_vmnet2-try-"); err != nil { // $TMPDIR is too long on macOS
-		return "", fmt.Errorf("no place for the socket, name one with --dir=DIR: %w", err)
-	}
-	if os.Geteuid() == 0 { // other users shall reach the socket, which its mode and group decide
-		err = os.Chmod(dir, 0o711)
-	}
-	return dir, err
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -12,15 +11,11 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
@@ -47,8 +42,6 @@ type tryReady struct {
 	Gateway string    `json:"gateway,omitempty"`
 	DHCPEnd string    `json:"dhcp_end,omitempty"`
 	Socket  string    `json:"socket"`
-	User    string    `json:"user"`             // whose the socket is, by name or number
-	Group   string    `json:"group"`            // that may use it as well
 	Dgram   string    `json:"dgram,omitempty"`  // of datagram clients
 	Client  string    `json:"client,omitempty"` // path of socket_vmnet_client
 	Lines   []tryLine `json:"lines"`
@@ -65,9 +58,6 @@ func (r tryReady) text(asJSON bool, here []string) string {
 		fmt.Fprintf(&b, "Mode %s, subnet %s, this host is %s\n", r.Mode, r.Subnet, r.Gateway)
 	} else {
 		fmt.Fprintf(&b, "Mode %s\n", r.Mode)
-	}
-	if os.Geteuid() == 0 { // else its directory keeps others out
-		fmt.Fprintf(&b, "The socket is for user %s and group %s: --socket-user=USER and --socket-group=GROUP choose others\n", r.User, r.Group)
 	}
 	for _, l := range r.Lines {
 		if !slices.Contains(here, l.For) {
@@ -106,23 +96,8 @@ func (t *trial) describe(info network.Info, datagrams bool) tryReady {
 	if datagrams {
 		r.Dgram = r.Socket + ".d" + compat.LongestRuntimePath
 	}
-	r.User, r.Group = ownersOf(r.Socket)
 	r.Lines = tryLines(r, runtime.GOOS, info.Gateway, randomMAC())
 	return r
-}
-
-// ownersOf are the user and the group of a file, by number where there is no name.
-func ownersOf(path string) (userName, groupName string) {
-	var st unix.Stat_t
-	_ = unix.Lstat(path, &st) // it has just been made
-	userName, groupName = strconv.Itoa(int(st.Uid)), strconv.Itoa(int(st.Gid))
-	if u, err := user.LookupId(userName); err == nil {
-		userName = u.Username
-	}
-	if g, err := user.LookupGroupId(groupName); err == nil {
-		groupName = g.Name
-	}
-	return userName, groupName
 }
 
 // clientProgram is the socket_vmnet_client beside this program, or beside what a link to it leads to; empty if there is none.
@@ -264,11 +239,8 @@ func minikubeNote(gateway netip.Addr) string {
 		"the cluster runs all the same. To have it right, stop socket_vmnet and try with --vmnet-gateway=%s", minikubeHost, minikubeHost)
 }
 
-// jsonString is v in JSON, without escapes that only HTML needs.
+// jsonString is v in JSON.
 func jsonString(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v)
-	return strings.TrimSuffix(b.String(), "\n")
+	b, _ := json.Marshal(v)
+	return string(b)
 }

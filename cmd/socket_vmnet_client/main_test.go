@@ -270,6 +270,7 @@ func TestTexts(t *testing.T) {
 	noexec := filepath.Join(dir, "noexec")
 	require.NoError(t, os.WriteFile(noexec, []byte("x"), 0o644))
 	long := "/" + strings.Repeat("x", maxSocketPath)
+	advice := "No daemon listens there: start it, or give the SOCKET of the one that runs\n"
 	usage := "Usage: " + binary + " SOCKET COMMAND [ARGS...]\n"
 	for _, c := range []struct {
 		name string
@@ -280,9 +281,9 @@ func TestTexts(t *testing.T) {
 		{"no command", []string{s.path}, usage},
 		{"no command behind --", []string{s.path, "--"}, usage},
 		{"options are not known", []string{"--help"}, usage},
-		{"no socket", []string{dir + "/none", "true"}, `Failed to connect to "` + dir + "/none\": No such file or directory\n"},
-		{"stale socket", []string{stale, "true"}, `Failed to connect to "` + stale + "\": Connection refused\n"},
-		{"no socket but a file", []string{noexec, "true"}, `Failed to connect to "` + noexec + "\": Connection refused\n"},
+		{"no socket", []string{dir + "/none", "true"}, `Failed to connect to "` + dir + "/none\": No such file or directory\n" + advice},
+		{"stale socket", []string{stale, "true"}, `Failed to connect to "` + stale + "\": Connection refused\n" + advice},
+		{"no socket but a file", []string{noexec, "true"}, `Failed to connect to "` + noexec + "\": Connection refused\n" + advice},
 		{"path too long", []string{long, "true"}, `The socket path "` + long + "\" is too long\n"},
 		{"no such command", []string{s.path, "no-such-command"}, "Failed to exec \"no-such-command\": No such file or directory\n"},
 		{"no such file", []string{s.path, "--", dir + "/x", "y"}, `Failed to exec "` + dir + "/x\": No such file or directory\n"},

@@ -45,7 +45,7 @@ func passOn(fd int) (target int, err error) {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
 		return target, err
 	}
-	return target, dup2(fd, target)
+	return target, hostfs.Dup2(fd, target)
 }
 
 // inherited reports whether fd is open and stays so in the command.

@@ -17,12 +17,13 @@ _socket_vmnet2_options() {
 	'socket_vmnet2 install') echo '--prefix= --root= --from= --dry-run --help' ;;
 	'socket_vmnet2 kick') echo '--help' ;;
 	'socket_vmnet2 log-level') echo '--help' ;;
+	'socket_vmnet2 logs') echo '--lines= --follow --help' ;;
 	'socket_vmnet2 migrate') echo '--json --root= --help' ;;
 	'socket_vmnet2 rollback') echo '--prefix= --root= --dry-run --help' ;;
-	'socket_vmnet2 selftest') echo '--json --quick --timeout= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2 selftest') echo '--json --quick --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 service') echo '--network= --interface= --name= --user --socket-activated --prefix= --dry-run --help' ;;
 	'socket_vmnet2 status') echo '--json --watch --interval= --hosts --sockets --wide --web --help' ;;
-	'socket_vmnet2 try') echo '--json --dir= --socket-group= --socket-user= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
+	'socket_vmnet2 try') echo '--json --socket-group= --socket-user= --help --vmnet-mode= --vmnet-interface= --vmnet-gateway= --vmnet-dhcp-end= --vmnet-mask= --vmnet-interface-id= --vmnet-network-identifier= --vmnet-nat66-prefix= --vmnet-disable-dhcp --backend= --dns-record= --host-loopback= --gateway-user= --vmnet-gateway-any --vmnet-api= --vmnet-interfaces= --vmnet-disable-nat44 --vmnet-disable-nat66 --vmnet-disable-dns-proxy --vmnet-disable-ra --vmnet-mtu= --vmnet-reserve= --vmnet-forward= --isolate --anti-spoof --offload' ;;
 	'socket_vmnet2 upgrade') echo '--gateway --json --timeout= --help' ;;
 	'socket_vmnet2 version') echo '--json --help' ;;
 	esac
@@ -33,7 +34,7 @@ _socket_vmnet2_value() {
 	case $1 in
 	'socket_vmnet2 capture --client')
 		echo ':client' ;;
-	'socket_vmnet2 --state-dir' | 'socket_vmnet2 doctor --root' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 migrate --root' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root' | 'socket_vmnet2 service --prefix' | 'socket_vmnet2 try --dir')
+	'socket_vmnet2 --state-dir' | 'socket_vmnet2 doctor --root' | 'socket_vmnet2 install --prefix' | 'socket_vmnet2 install --root' | 'socket_vmnet2 install --from' | 'socket_vmnet2 migrate --root' | 'socket_vmnet2 rollback --prefix' | 'socket_vmnet2 rollback --root' | 'socket_vmnet2 service --prefix')
 		echo ':dir' ;;
 	'socket_vmnet2 --runtime-dir')
 		echo ':dir none' ;;
@@ -43,7 +44,7 @@ _socket_vmnet2_value() {
 		echo ':group' ;;
 	'socket_vmnet2 --vmnet-interface' | 'socket_vmnet --vmnet-interface' | 'socket_vmnet2 selftest --vmnet-interface' | 'socket_vmnet2 service --interface' | 'socket_vmnet2 try --vmnet-interface')
 		echo ':interface' ;;
-	'socket_vmnet2 --vmnet-gateway' | 'socket_vmnet2 --vmnet-dhcp-end' | 'socket_vmnet2 --vmnet-mask' | 'socket_vmnet2 --vmnet-interface-id' | 'socket_vmnet2 --vmnet-network-identifier' | 'socket_vmnet2 --vmnet-nat66-prefix' | 'socket_vmnet2 --socket-mode' | 'socket_vmnet2 --queue-size' | 'socket_vmnet2 --max-clients' | 'socket_vmnet2 --metrics-listen' | 'socket_vmnet2 --dns-record' | 'socket_vmnet2 --vmnet-mtu' | 'socket_vmnet2 --vmnet-reserve' | 'socket_vmnet2 --vmnet-forward' | 'socket_vmnet --vmnet-gateway' | 'socket_vmnet --vmnet-dhcp-end' | 'socket_vmnet --vmnet-mask' | 'socket_vmnet --vmnet-interface-id' | 'socket_vmnet --vmnet-network-identifier' | 'socket_vmnet --vmnet-nat66-prefix' | 'socket_vmnet2 capture --snaplen' | 'socket_vmnet2 capture -s' | 'socket_vmnet2 capture --count' | 'socket_vmnet2 capture -c' | 'socket_vmnet2 doctor --reach' | 'socket_vmnet2 exec --fd' | 'socket_vmnet2 exec --mac' | 'socket_vmnet2 exec --name' | 'socket_vmnet2 exec --interface-id' | 'socket_vmnet2 selftest --timeout' | 'socket_vmnet2 selftest --vmnet-gateway' | 'socket_vmnet2 selftest --vmnet-dhcp-end' | 'socket_vmnet2 selftest --vmnet-mask' | 'socket_vmnet2 selftest --vmnet-interface-id' | 'socket_vmnet2 selftest --vmnet-network-identifier' | 'socket_vmnet2 selftest --vmnet-nat66-prefix' | 'socket_vmnet2 selftest --dns-record' | 'socket_vmnet2 selftest --vmnet-mtu' | 'socket_vmnet2 selftest --vmnet-reserve' | 'socket_vmnet2 selftest --vmnet-forward' | 'socket_vmnet2 service --name' | 'socket_vmnet2 status --interval' | 'socket_vmnet2 try --vmnet-gateway' | 'socket_vmnet2 try --vmnet-dhcp-end' | 'socket_vmnet2 try --vmnet-mask' | 'socket_vmnet2 try --vmnet-interface-id' | 'socket_vmnet2 try --vmnet-network-identifier' | 'socket_vmnet2 try --vmnet-nat66-prefix' | 'socket_vmnet2 try --dns-record' | 'socket_vmnet2 try --vmnet-mtu' | 'socket_vmnet2 try --vmnet-reserve' | 'socket_vmnet2 try --vmnet-forward' | 'socket_vmnet2 upgrade --timeout')
+	'socket_vmnet2 --vmnet-gateway' | 'socket_vmnet2 --vmnet-dhcp-end' | 'socket_vmnet2 --vmnet-mask' | 'socket_vmnet2 --vmnet-interface-id' | 'socket_vmnet2 --vmnet-network-identifier' | 'socket_vmnet2 --vmnet-nat66-prefix' | 'socket_vmnet2 --socket-mode' | 'socket_vmnet2 --queue-size' | 'socket_vmnet2 --max-clients' | 'socket_vmnet2 --metrics-listen' | 'socket_vmnet2 --dns-record' | 'socket_vmnet2 --vmnet-mtu' | 'socket_vmnet2 --vmnet-reserve' | 'socket_vmnet2 --vmnet-forward' | 'socket_vmnet --vmnet-gateway' | 'socket_vmnet --vmnet-dhcp-end' | 'socket_vmnet --vmnet-mask' | 'socket_vmnet --vmnet-interface-id' | 'socket_vmnet --vmnet-network-identifier' | 'socket_vmnet --vmnet-nat66-prefix' | 'socket_vmnet2 capture --snaplen' | 'socket_vmnet2 capture -s' | 'socket_vmnet2 capture --count' | 'socket_vmnet2 capture -c' | 'socket_vmnet2 doctor --reach' | 'socket_vmnet2 exec --fd' | 'socket_vmnet2 exec --mac' | 'socket_vmnet2 exec --name' | 'socket_vmnet2 exec --interface-id' | 'socket_vmnet2 logs --lines' | 'socket_vmnet2 selftest --vmnet-gateway' | 'socket_vmnet2 selftest --vmnet-dhcp-end' | 'socket_vmnet2 selftest --vmnet-mask' | 'socket_vmnet2 selftest --vmnet-interface-id' | 'socket_vmnet2 selftest --vmnet-network-identifier' | 'socket_vmnet2 selftest --vmnet-nat66-prefix' | 'socket_vmnet2 selftest --dns-record' | 'socket_vmnet2 selftest --vmnet-mtu' | 'socket_vmnet2 selftest --vmnet-reserve' | 'socket_vmnet2 selftest --vmnet-forward' | 'socket_vmnet2 service --name' | 'socket_vmnet2 status --interval' | 'socket_vmnet2 try --vmnet-gateway' | 'socket_vmnet2 try --vmnet-dhcp-end' | 'socket_vmnet2 try --vmnet-mask' | 'socket_vmnet2 try --vmnet-interface-id' | 'socket_vmnet2 try --vmnet-network-identifier' | 'socket_vmnet2 try --vmnet-nat66-prefix' | 'socket_vmnet2 try --dns-record' | 'socket_vmnet2 try --vmnet-mtu' | 'socket_vmnet2 try --vmnet-reserve' | 'socket_vmnet2 try --vmnet-forward' | 'socket_vmnet2 upgrade --timeout')
 		echo ':none' ;;
 	'socket_vmnet2 --socket-user' | 'socket_vmnet2 --allow-uid' | 'socket_vmnet2 --gateway-user' | 'socket_vmnet2 selftest --gateway-user' | 'socket_vmnet2 try --socket-user' | 'socket_vmnet2 try --gateway-user')
 		echo ':user' ;;
@@ -77,10 +78,11 @@ _socket_vmnet2_operand() {
 	'socket_vmnet2 exec 0') echo ':socket' ;;
 	'socket_vmnet2 exec 1') echo '--' ;;
 	'socket_vmnet2 exec 2') echo ':command' ;;
-	'socket_vmnet2 help 0') echo 'capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version' ;;
+	'socket_vmnet2 help 0') echo 'capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version' ;;
 	'socket_vmnet2 kick '*) echo ':client :socket' ;;
 	'socket_vmnet2 log-level 0') echo 'debug info warn error' ;;
 	'socket_vmnet2 log-level 1') echo ':socket' ;;
+	'socket_vmnet2 logs 0') echo ':socket' ;;
 	'socket_vmnet2 service 0') echo 'install uninstall start stop restart status' ;;
 	'socket_vmnet2 service 1') echo ':option --' ;;
 	'socket_vmnet2 service 2') echo ':daemon' ;;
@@ -168,7 +170,7 @@ _socket_vmnet2() {
 	command=${words[0]##*/}
 	i=1
 	if [[ $command == socket_vmnet2 ]]; then
-		for subcommand in capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version; do
+		for subcommand in capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version; do
 			if ((cword > 1)) && [[ ${words[1]} == "$subcommand" ]]; then
 				command+=" $subcommand"
 				i=2
@@ -218,7 +220,7 @@ _socket_vmnet2() {
 		_socket_vmnet2_offer "${options[@]}"
 	elif [[ -n $kind ]]; then
 		if ((cword == 1)) && [[ $command == socket_vmnet2 ]]; then
-			_socket_vmnet2_offer capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version
+			_socket_vmnet2_offer capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version
 			((${#COMPREPLY[@]} == 0)) || return 0
 		fi
 		read -r -a list <<<"$kind"

@@ -122,6 +122,12 @@ function __socket_vmnet2_options
             string replace -- : \t \
                 '--help:show this help and exit' \
                 ;
+        case 'socket_vmnet2 logs'
+            string replace -- : \t \
+                '--lines=:show this many lines (default: 100)' \
+                '--follow:go on with new ones until Ctrl-C' \
+                '--help:show this help and exit' \
+                ;
         case 'socket_vmnet2 migrate'
             string replace -- : \t \
                 '--json:print one JSON document instead of text' \
@@ -139,7 +145,6 @@ function __socket_vmnet2_options
             string replace -- : \t \
                 '--json:print one JSON document instead of text' \
                 '--quick:short bursts and 8 interfaces at most: a few seconds in all' \
-                '--timeout=:end the test after this time, such as "30s" (default: 50s)' \
                 '--help:show this help and exit' \
                 '--vmnet-mode=:kind of network (default: "shared")' \
                 '--vmnet-interface=:interface of this host, needed with mode "bridged", such as "en0"' \
@@ -193,7 +198,6 @@ function __socket_vmnet2_options
         case 'socket_vmnet2 try'
             string replace -- : \t \
                 '--json:print one line of JSON instead of text' \
-                '--dir=:make this directory for the socket, and remove it at the end' \
                 '--socket-group=:group that may use the socket (default: "staff")' \
                 '--socket-user=:owner of the socket (default: the daemon\'s user)' \
                 '--help:show this help and exit' \
@@ -244,7 +248,7 @@ function __socket_vmnet2_value
     switch $argv[1]
         case 'socket_vmnet2 capture --client'
             printf '%s\n' :client
-        case 'socket_vmnet2 --state-dir' 'socket_vmnet2 doctor --root' 'socket_vmnet2 install --prefix' 'socket_vmnet2 install --root' 'socket_vmnet2 install --from' 'socket_vmnet2 migrate --root' 'socket_vmnet2 rollback --prefix' 'socket_vmnet2 rollback --root' 'socket_vmnet2 service --prefix' 'socket_vmnet2 try --dir'
+        case 'socket_vmnet2 --state-dir' 'socket_vmnet2 doctor --root' 'socket_vmnet2 install --prefix' 'socket_vmnet2 install --root' 'socket_vmnet2 install --from' 'socket_vmnet2 migrate --root' 'socket_vmnet2 rollback --prefix' 'socket_vmnet2 rollback --root' 'socket_vmnet2 service --prefix'
             printf '%s\n' :dir
         case 'socket_vmnet2 --runtime-dir'
             printf '%s\n' :dir none
@@ -254,7 +258,7 @@ function __socket_vmnet2_value
             printf '%s\n' :group
         case 'socket_vmnet2 --vmnet-interface' 'socket_vmnet --vmnet-interface' 'socket_vmnet2 selftest --vmnet-interface' 'socket_vmnet2 service --interface' 'socket_vmnet2 try --vmnet-interface'
             printf '%s\n' :interface
-        case 'socket_vmnet2 --vmnet-gateway' 'socket_vmnet2 --vmnet-dhcp-end' 'socket_vmnet2 --vmnet-mask' 'socket_vmnet2 --vmnet-interface-id' 'socket_vmnet2 --vmnet-network-identifier' 'socket_vmnet2 --vmnet-nat66-prefix' 'socket_vmnet2 --socket-mode' 'socket_vmnet2 --queue-size' 'socket_vmnet2 --max-clients' 'socket_vmnet2 --metrics-listen' 'socket_vmnet2 --dns-record' 'socket_vmnet2 --vmnet-mtu' 'socket_vmnet2 --vmnet-reserve' 'socket_vmnet2 --vmnet-forward' 'socket_vmnet --vmnet-gateway' 'socket_vmnet --vmnet-dhcp-end' 'socket_vmnet --vmnet-mask' 'socket_vmnet --vmnet-interface-id' 'socket_vmnet --vmnet-network-identifier' 'socket_vmnet --vmnet-nat66-prefix' 'socket_vmnet2 capture --snaplen' 'socket_vmnet2 capture -s' 'socket_vmnet2 capture --count' 'socket_vmnet2 capture -c' 'socket_vmnet2 doctor --reach' 'socket_vmnet2 exec --fd' 'socket_vmnet2 exec --mac' 'socket_vmnet2 exec --name' 'socket_vmnet2 exec --interface-id' 'socket_vmnet2 selftest --timeout' 'socket_vmnet2 selftest --vmnet-gateway' 'socket_vmnet2 selftest --vmnet-dhcp-end' 'socket_vmnet2 selftest --vmnet-mask' 'socket_vmnet2 selftest --vmnet-interface-id' 'socket_vmnet2 selftest --vmnet-network-identifier' 'socket_vmnet2 selftest --vmnet-nat66-prefix' 'socket_vmnet2 selftest --dns-record' 'socket_vmnet2 selftest --vmnet-mtu' 'socket_vmnet2 selftest --vmnet-reserve' 'socket_vmnet2 selftest --vmnet-forward' 'socket_vmnet2 service --name' 'socket_vmnet2 status --interval' 'socket_vmnet2 try --vmnet-gateway' 'socket_vmnet2 try --vmnet-dhcp-end' 'socket_vmnet2 try --vmnet-mask' 'socket_vmnet2 try --vmnet-interface-id' 'socket_vmnet2 try --vmnet-network-identifier' 'socket_vmnet2 try --vmnet-nat66-prefix' 'socket_vmnet2 try --dns-record' 'socket_vmnet2 try --vmnet-mtu' 'socket_vmnet2 try --vmnet-reserve' 'socket_vmnet2 try --vmnet-forward' 'socket_vmnet2 upgrade --timeout'
+        case 'socket_vmnet2 --vmnet-gateway' 'socket_vmnet2 --vmnet-dhcp-end' 'socket_vmnet2 --vmnet-mask' 'socket_vmnet2 --vmnet-interface-id' 'socket_vmnet2 --vmnet-network-identifier' 'socket_vmnet2 --vmnet-nat66-prefix' 'socket_vmnet2 --socket-mode' 'socket_vmnet2 --queue-size' 'socket_vmnet2 --max-clients' 'socket_vmnet2 --metrics-listen' 'socket_vmnet2 --dns-record' 'socket_vmnet2 --vmnet-mtu' 'socket_vmnet2 --vmnet-reserve' 'socket_vmnet2 --vmnet-forward' 'socket_vmnet --vmnet-gateway' 'socket_vmnet --vmnet-dhcp-end' 'socket_vmnet --vmnet-mask' 'socket_vmnet --vmnet-interface-id' 'socket_vmnet --vmnet-network-identifier' 'socket_vmnet --vmnet-nat66-prefix' 'socket_vmnet2 capture --snaplen' 'socket_vmnet2 capture -s' 'socket_vmnet2 capture --count' 'socket_vmnet2 capture -c' 'socket_vmnet2 doctor --reach' 'socket_vmnet2 exec --fd' 'socket_vmnet2 exec --mac' 'socket_vmnet2 exec --name' 'socket_vmnet2 exec --interface-id' 'socket_vmnet2 logs --lines' 'socket_vmnet2 selftest --vmnet-gateway' 'socket_vmnet2 selftest --vmnet-dhcp-end' 'socket_vmnet2 selftest --vmnet-mask' 'socket_vmnet2 selftest --vmnet-interface-id' 'socket_vmnet2 selftest --vmnet-network-identifier' 'socket_vmnet2 selftest --vmnet-nat66-prefix' 'socket_vmnet2 selftest --dns-record' 'socket_vmnet2 selftest --vmnet-mtu' 'socket_vmnet2 selftest --vmnet-reserve' 'socket_vmnet2 selftest --vmnet-forward' 'socket_vmnet2 service --name' 'socket_vmnet2 status --interval' 'socket_vmnet2 try --vmnet-gateway' 'socket_vmnet2 try --vmnet-dhcp-end' 'socket_vmnet2 try --vmnet-mask' 'socket_vmnet2 try --vmnet-interface-id' 'socket_vmnet2 try --vmnet-network-identifier' 'socket_vmnet2 try --vmnet-nat66-prefix' 'socket_vmnet2 try --dns-record' 'socket_vmnet2 try --vmnet-mtu' 'socket_vmnet2 try --vmnet-reserve' 'socket_vmnet2 try --vmnet-forward' 'socket_vmnet2 upgrade --timeout'
             printf '%s\n' :none
         case 'socket_vmnet2 --socket-user' 'socket_vmnet2 --allow-uid' 'socket_vmnet2 --gateway-user' 'socket_vmnet2 selftest --gateway-user' 'socket_vmnet2 try --socket-user' 'socket_vmnet2 try --gateway-user'
             printf '%s\n' :user
@@ -297,12 +301,14 @@ function __socket_vmnet2_operand
         case 'socket_vmnet2 exec 2'
             printf '%s\n' :command
         case 'socket_vmnet2 help 0'
-            printf '%s\n' capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version
+            printf '%s\n' capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version
         case 'socket_vmnet2 kick *'
             printf '%s\n' :client :socket
         case 'socket_vmnet2 log-level 0'
             printf '%s\n' debug info warn error
         case 'socket_vmnet2 log-level 1'
+            printf '%s\n' :socket
+        case 'socket_vmnet2 logs 0'
             printf '%s\n' :socket
         case 'socket_vmnet2 service 0'
             printf '%s\n' install uninstall start stop restart status
@@ -363,7 +369,7 @@ function __socket_vmnet2
     set -l command (string replace -r '.*/' '' -- $program)
     set -l first "$command$words[2]"
     set -l i 2
-    if test $command = socket_vmnet2; and contains -- "$words[2]" capture clients doctor exec help install kick log-level migrate rollback selftest service status try upgrade version
+    if test $command = socket_vmnet2; and contains -- "$words[2]" capture clients doctor exec help install kick log-level logs migrate rollback selftest service status try upgrade version
         set command "$command $words[2]"
         set i 3
     end
@@ -418,6 +424,7 @@ function __socket_vmnet2
             'install:put the programs where socket_vmnet\'s are' \
             'kick:disconnect clients' \
             'log-level:show or change how much the daemon logs' \
+            'logs:show what the daemon logged' \
             'migrate:plan the move from socket_vmnet' \
             'rollback:undo install' \
             'selftest:test the network with fake guests' \

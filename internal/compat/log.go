@@ -4,14 +4,19 @@ package compat
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
 
 // What --log-format takes.
@@ -109,16 +114,19 @@ const (
 // A LogFile writes log lines to a descriptor and drops them, counted, when they are not read or cannot be written: neither
 // a stalled log nor a full disk may stop the network or keep the daemon from ending. It is used by one goroutine at a time.
 type LogFile struct {
-	FD   int
-	lost int  // lines
-	cut  bool // the last of them was written in part
-	deaf bool // the last wait was in vain
+	FD     int
+	path   string    // of the file that FD is, as it was at first
+	looked time.Time // whether it is still there
+	lost   int       // lines
+	cut    bool      // the last of them was written in part
+	deaf   bool      // the last wait was in vain
 
 	note func(w io.Writer) *slog.Logger // of the log's form
 }
 
 // Write implements io.Writer for whole lines.
 func (f *LogFile) Write(line []byte) (int, error) {
+	f.follow()
 	if f.lost > 0 {
 		if !f.ready() {
 			f.lose(false)
@@ -148,6 +156,28 @@ func (f *LogFile) Write(line []byte) (int, error) {
 		rest = rest[max(n, 0):]
 	}
 	return len(line), nil
+}
+
+// follow goes on in a new file once the old one was moved away or removed, as newsyslog does: launchd opens a log only once. In a
+// directory where others can write it stays with the file that it has.
+func (f *LogFile) follow() {
+	now := time.Now()
+	if now.Sub(f.looked) < time.Second {
+		return
+	}
+	f.looked, f.path = now, cmp.Or(f.path, hostfs.PathOf(f.FD))
+	var was, is unix.Stat_t
+	if unix.Fstat(f.FD, &was) != nil || was.Mode&unix.S_IFMT != unix.S_IFREG || unix.Stat(f.path, &is) == nil && is.Dev == was.Dev && is.Ino == was.Ino {
+		return
+	}
+	if _, err := hostfs.PrivateDir(filepath.Dir(f.path), os.Geteuid()); err != nil {
+		return
+	}
+	fd, err := unix.Open(f.path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o644)
+	if err == nil {
+		_ = hostfs.Dup2(fd, f.FD)
+		_ = unix.Close(fd)
+	}
 }
 
 // lose counts a line, of which a part may have been written.

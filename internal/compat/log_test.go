@@ -5,8 +5,10 @@ package compat
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -314,6 +316,42 @@ func TestLogFileOnAFullDisk(t *testing.T) {
 			b, err := os.ReadFile(path)
 			require.NoError(t, err)
 			assert.Regexp(t, "^"+fmt.Sprintf(lost, 3)+".*there is room.*\n\n"+fmt.Sprintf(lost, 1)+".*whole.*\n$", string(b))
+		})
+	}
+}
+
+// TestLogFileMovedAway: lines go to the path that the log had, once its file was moved away or removed; never to where others could have
+// put a file.
+func TestLogFileMovedAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode fs.FileMode // of the directory
+		away func(path string) error
+		want string
+	}{
+		"moved":   {0o755, func(path string) error { return os.Rename(path, path+".0") }, "2\n"},
+		"removed": {0o755, os.Remove, "2\n"},
+		"moved, and a new one there": {0o755, func(path string) error {
+			return errors.Join(os.Rename(path, path+".0"), os.WriteFile(path, []byte("new\n"), 0o600))
+		}, "new\n2\n"},
+		"a link in its place":    {0o755, func(path string) error { return errors.Join(os.Rename(path, path+".0"), os.Symlink("x", path)) }, ""},
+		"where others may write": {0o777, func(path string) error { return os.Rename(path, path+".0") }, ""},
+		"where it is":            {0o755, func(string) error { return nil }, "1\n2\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			require.NoError(t, os.Chmod(filepath.Dir(path), c.mode))
+			opened, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+			require.NoError(t, err)
+			defer opened.Close()
+			f := &LogFile{FD: int(opened.Fd())}
+			_, err = f.Write([]byte("1\n"))
+			require.NoError(t, err)
+			require.NoError(t, c.away(path))
+			f.looked = time.Time{} // as after a second
+			_, err = f.Write([]byte("2\n"))
+			require.NoError(t, err)
+			got, _ := os.ReadFile(path)
+			assert.Equal(t, c.want, string(got))
 		})
 	}
 }

@@ -69,7 +69,7 @@ func (s *settings) upstreamNetwork() []cli.Flag {
 		text("vmnet-interface", "`INTERFACE` interface of this host, needed with mode \"bridged\", such as \"en0\"", &s.Interface),
 		text("vmnet-gateway", "`IP` this host's address in the network, such as \"192.168.105.1\"\nguests get the addresses "+s.wording("behind", "after")+" it", &s.gateway),
 		text("vmnet-dhcp-end", "`IP` last address for guests (default: the gateway's with 254 as last byte)\nneeds --vmnet-gateway", &s.dhcpEnd),
-		text("vmnet-mask", "`MASK` netmask (default: \"255.255.255.0\")", &s.mask),
+		text("vmnet-mask", "`MASK` netmask (default: \"255.255.255.0\")\nneeds --vmnet-gateway", &s.mask),
 		uuid("vmnet-interface-id", "`UUID` id of the vmnet interface (default: random)", "UUID", &s.InterfaceID),
 		uuid("vmnet-network-identifier", "`UUID` with mode \"host\": id of an isolated network without DHCP", "network identifier UUID", &s.NetworkID),
 		text("vmnet-nat66-prefix", "`PREFIX::` IPv6 prefix of 64 bits out of fd00::/8, for mode \"shared\" (default: random)", &s.nat66),

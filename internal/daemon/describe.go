@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/freenet"
@@ -48,7 +49,7 @@ func (d *daemon) describe() status.Status {
 func (d *daemon) describeDaemon(now time.Time) status.Daemon {
 	s := status.Daemon{
 		Version: compat.Version, PID: os.Getpid(), UID: os.Geteuid(), Program: d.path, Socket: absolute(d.cfg.SocketPath),
-		Started: d.began.UTC(), Uptime: seconds(now.Sub(d.began)), Upgrades: d.upgrades, LogLevel: d.logs.Level(),
+		Started: d.began.UTC(), Uptime: seconds(now.Sub(d.began)), Upgrades: d.upgrades, LogLevel: d.logs.Level(), Log: hostfs.PathOf(int(os.Stderr.Fd())),
 		MaxClients: d.cfg.MaxClients, QueueSize: d.cfg.QueueSize,
 	}
 	if d.extras != nil {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -152,4 +153,12 @@ func (w *walk) owners() string {
 		return "root"
 	}
 	return fmt.Sprintf("root or user %d", w.euid)
+}
+
+// FileOf names the file that fd is, for a sentence: by its path, if it has one.
+func FileOf(fd int) string {
+	if path := PathOf(fd); path != "" {
+		return strconv.Quote(path)
+	}
+	return "a file"
 }

@@ -7,14 +7,15 @@ package hostfs
 import (
 	"fmt"
 	"os"
-	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
-// FileOf names the file that fd is, for a sentence: on Linux by its path, or what else it is, such as "pipe:[7]".
-func FileOf(fd int) string {
-	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
-		return "a file"
-	}
-	return strconv.Quote(name)
+// PathOf is the path of the file that fd is, on Linux, or what else it is, such as "pipe:[7]". It is empty if that is not known.
+func PathOf(fd int) string {
+	name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return name
 }
+
+// Dup2 makes target the same file as fd, without close-on-exec. Linux on arm64 has only dup3.
+func Dup2(fd, target int) error { return unix.Dup3(fd, target, 0) }

@@ -41,6 +41,7 @@ type Daemon struct {
 	Uptime     float64   `json:"uptime_s"`
 	Upgrades   int       `json:"upgrades"` // in place, since the start
 	LogLevel   string    `json:"log_level"`
+	Log        string    `json:"log,omitempty"` // path of its file, or as Linux names what it is, such as "socket:[7]"
 	MaxClients int       `json:"max_clients"`
 	QueueSize  int       `json:"queue_size_bytes"` // of each client
 	Captures   Captures  `json:"captures"`

@@ -59,8 +59,8 @@ type server struct {
 
 // Subcommands are the first arguments that make socket_vmnet2 something else than a daemon.
 var Subcommands = []string{
-	"capture", "clients", "doctor", "exec", "help", "install", "kick", "log-level", "migrate", "rollback", "selftest", "service", "status", "try",
-	"upgrade", "version",
+	"capture", "clients", "doctor", "exec", "help", "install", "kick", "log-level", "logs", "migrate", "rollback", "selftest", "service", "status",
+	"try", "upgrade", "version",
 }
 
 // isDaemon tells whether p is a daemon: socket_vmnet or socket_vmnet2 by whatever path, and no subcommand of the latter.

@@ -44,11 +44,21 @@ func (l launchd) dir() string {
 	return "/Library/LaunchDaemons"
 }
 
-func (l launchd) path() string    { return l.dir() + "/" + l.Name + ".plist" }
-func (l launchd) paths() []string { return []string{l.path()} }
-func (l launchd) logs() string    { return filepath.Join(l.LogDir, l.LogName+"stderr") }
-func (launchd) forget([]string)   {}
-func (launchd) reload([]string)   {}
+func (l launchd) path() string  { return l.dir() + "/" + l.Name + ".plist" }
+func (l launchd) logs() string  { return filepath.Join(l.LogDir, l.LogName+"stderr") }
+func (launchd) forget([]string) {}
+func (launchd) reload([]string) {}
+
+// paths are the job and, for one of the system, what has newsyslog rotate its log.
+func (l launchd) paths() []string {
+	if l.User {
+		return []string{l.path()}
+	}
+	return []string{l.path(), newsyslogDir + "/" + l.Name + ".conf"}
+}
+
+// newsyslogDir is where macOS' newsyslog looks for files such as the template conf.tmpl: newsyslog.conf(5).
+const newsyslogDir = "/etc/newsyslog.d"
 
 // target is the job and the domain that it lives in.
 func (l launchd) target() string {
@@ -81,6 +91,8 @@ func (l launchd) prepare() {
 	if l.User {
 		l.directory(l.dir(), 0o755)
 		l.directory(filepath.Dir(l.Socket), 0o700)
+	} else {
+		l.directory(newsyslogDir, 0o755)
 	}
 }
 

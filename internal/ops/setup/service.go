@@ -232,7 +232,7 @@ func (j *job) kept() string {
 func (j *job) installedArguments(s state) []string {
 	var argv []string
 	for path, text := range s.files {
-		if filepath.Ext(path) != ".socket" {
+		if ext := filepath.Ext(path); ext == ".plist" || ext == ".service" {
 			argv = find.Command(path, text, j.userRuntime())
 		}
 	}

@@ -191,7 +191,7 @@ func (j *job) text(path string) string {
 	socket := j.inRuntime(j.Socket) // which is the last of the arguments
 	command := strings.Join(append(append([]string{j.Program}, j.Args[:len(j.Args)-1]...), socket), " ")
 	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", command, "{{socket}}", socket, "{{link}}", strings.TrimPrefix(j.link(), "/var"))
-	if kind == "plist" {
+	if kind == "plist" || kind == "conf" {
 		put = strings.NewReplacer("{{name}}", xmlText(j.Name), "{{socket}}", xmlText(j.Socket), "{{log}}", xmlText(j.LogDir+"/"+j.LogName),
 			"{{command}}", xmlText(append([]string{j.Program}, j.Args...)...))
 	}

@@ -5,7 +5,6 @@ package fakeguest
 import (
 	"net"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -41,22 +40,6 @@ func datagramGuest(t *testing.T) (*Guest, *net.UnixConn) {
 	return plug(t, l, Options{Name: "a", Timeout: patience}), ends[1]
 }
 
-func path(t *testing.T, o PathOptions) *Guest {
-	t.Helper()
-	l, err := PathLink(t.Context(), o)
-	require.NoError(t, err)
-	return plug(t, l, Options{Name: filepath.Base(o.Local), Timeout: patience})
-}
-
-// shortDir is a directory whose paths fit into the address of a socket on every system.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "guest")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 // TestBadDatagrams sends what a daemon must never send: the guest ends with an error.
 func TestBadDatagrams(t *testing.T) {
 	for name, n := range map[string]int{"0": 0, "13": 13, "65551": MaxDatagramLen + 1, "70000": 70000} {
@@ -78,27 +61,4 @@ func TestBadDatagrams(t *testing.T) {
 		assert.Len(t, f, n)
 	}
 	assert.NoError(t, g.Err())
-}
-
-// TestForeignDatagram: a client whose socket is not connected takes frames from any process, so the guest looks at the sender.
-func TestForeignDatagram(t *testing.T) {
-	dir := shortDir(t)
-	server, local := filepath.Join(dir, "server"), filepath.Join(dir, "local")
-	g := path(t, PathOptions{Server: server, Local: local})
-	l := g.Listen(nil)
-	for _, name := range []string{"", server, filepath.Join(dir, "other")} {
-		require.NoError(t, g.Err(), "before one from %q", name)
-		c, err := net.DialUnix("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"}, &net.UnixAddr{Name: local, Net: "unixgram"})
-		require.NoError(t, err)
-		_, err = c.Write(make([]byte, 60))
-		require.NoError(t, err)
-		require.NoError(t, c.Close())
-		if name == "" || name == server {
-			_, err = l.Next(patience)
-			require.NoError(t, err)
-		}
-	}
-	<-g.Done()
-	require.ErrorIs(t, g.Err(), ErrBadFrame)
-	assert.ErrorContains(t, g.Err(), "other")
 }

@@ -3,10 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -52,5 +56,45 @@ func logLevelAction(c *cli.Context, env compat.IO) error {
 		return fmt.Errorf("%s: the daemon answers something else: %s", nameOf(d), printable.Lines(string(answer)))
 	}
 	_, err = io.WriteString(env.Stdout, status.Clean(l.Level)+"\n")
+	return err
+}
+
+func logsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "logs",
+		Usage: `Shows the last lines that the daemon at SOCKET has logged: with tail if its log is a file, with journalctl if it is systemd's.
+"socket_vmnet2 service status" tells where the log of a service is that does not run.`,
+		ArgsUsage: "[SOCKET]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "lines", Value: "100", Usage: "`N` show this many lines (default: 100)"},
+			&cli.BoolFlag{Name: "follow", Usage: "go on with new ones until Ctrl-C"},
+		},
+		Description: `SOCKET may be left out where one daemon alone runs.
+
+Exit code: that of tail or journalctl; 1 the daemon cannot be asked, or logs to a terminal or a program`,
+		Action: logsAction,
+	}
+}
+
+// logsAction becomes the program that shows the log.
+func logsAction(c *cli.Context) error {
+	d, err := theDaemon(c.Args().Slice())
+	if err != nil {
+		return err
+	}
+	g := (&viewer{}).look(c.Context, d)
+	if g.err != nil {
+		return g.err
+	}
+	log, pid := g.status.Daemon.Log, strconv.Itoa(g.status.Daemon.PID)
+	follow := map[bool]string{true: "-f", false: "--"}[c.Bool("follow")]
+	switch lines := c.String("lines"); {
+	case strings.HasPrefix(log, "socket:"):
+		_, err = become([]string{"journalctl", "-n", lines, follow, "_PID=" + pid})
+	case filepath.IsAbs(log) && !strings.HasPrefix(log, "/dev/"):
+		_, err = become([]string{"tail", "-n", lines, strings.ToUpper(follow), log})
+	default:
+		err = fmt.Errorf("%s: the log of process %s goes to %s: look there", nameOf(d), pid, cmp.Or(printable.Lines(log), "a terminal or a program"))
+	}
 	return err
 }
