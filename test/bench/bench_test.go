@@ -92,7 +92,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestPage: the page is what the stored figures say.
+// TestPage: the page, and the chart of README, are what the stored figures say.
 func TestPage(t *testing.T) {
 	const stored = "../../docs/performance/figures"
 	rep, err := readReport(stored + ".json")
@@ -103,6 +103,10 @@ func TestPage(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, string(want), page.String(), "make it again: go run ./test/bench -page docs/performance/figures.json")
 	assert.Len(t, rep.Figures, len(rows()), "figures of all rows, and of no others: make bench")
+
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(readme), "\n"+rep.chart()+"```\n", "write this into README's chart, and its text")
 
 	bad := filepath.Join(t.TempDir(), "bad.json")
 	require.NoError(t, os.WriteFile(bad, []byte(`{"figures":[{"metric":"colour"}]}`), 0o600))

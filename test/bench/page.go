@@ -103,3 +103,15 @@ func short(x float64) string {
 		return fmt.Sprintf("%.2f", x)
 	}
 }
+
+// chart is README's: how many frames pass between two clients, with ours and the old way, alone and among idle clients.
+func (r report) chart() string {
+	var ours, old []string
+	for _, f := range r.Figures {
+		if slices.Contains([]string{"pair-old", "old8", "old64"}, f.Key) {
+			v := f.judge()
+			ours, old = append(ours, short(v.subject)), append(old, short(v.base))
+		}
+	}
+	return fmt.Sprintf("  line [%s]\n  line [%s]\n", strings.Join(ours, ", "), strings.Join(old, ", "))
+}
