@@ -15,6 +15,7 @@
 #   make mac     on a Mac: all that only a Mac can tell, and an archive of what it told
 #   make fuzz    every fuzz target for a while
 #   make bench   speed and memory against a floor and against the old design, in one run
+#   make recordings  the terminals in README and docs, recorded anew
 #   make reconnect   what guests notice of restarts and upgrades, in 12 minutes
 
 PREFIX  ?= /opt/socket_vmnet
@@ -188,6 +189,11 @@ lint.text: test.setup
 .PHONY: manual
 manual:
 	$(GO) test -count=1 -run 'TestManual$$' ./cmd/socket_vmnet2 -args -update
+
+# The terminals in README and docs, recorded anew: root on Debian, with npm.
+.PHONY: recordings
+recordings:
+	GO='$(GO)' test/recordings/record.sh
 
 # The picture of docs/status.md, by Chromium.
 .PHONY: screenshot

@@ -100,6 +100,7 @@ install.doc: check.prefix
 	$(call put,$(wildcard docs/*.*),$(DOCDIR)/docs)
 	$(call put,$(wildcard docs/integrations/*.*),$(DOCDIR)/docs/integrations)
 	$(call put,$(wildcard docs/performance/*.*),$(DOCDIR)/docs/performance)
+	$(call put,$(wildcard docs/recordings/*.svg),$(DOCDIR)/docs/recordings)
 	$(call put,$(wildcard docs/reliability/*.*),$(DOCDIR)/docs/reliability)
 	$(call put,$(wildcard etc/launchd/*.plist),$(DOCDIR)/launchd)
 	$(call put,$(wildcard etc/sudoers.d/*),$(DOCDIR)/etc_sudoers.d)

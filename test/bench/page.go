@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -11,16 +12,11 @@ import (
 
 // print writes the page.
 func (r report) print(w io.Writer) error {
-	var met, missed int
+	verdicts := map[string]int{}
 	for _, f := range r.Figures {
-		switch f.judge().word {
-		case "met":
-			met++
-		case "":
-		default:
-			missed++
-		}
+		verdicts[f.judge().word]++
 	}
+	met, missed := verdicts["met"], verdicts["**missed**"]
 	m := r.Machine
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!-- made by test/bench: make bench. Do not edit. -->\n\n# Figures\n\n")
@@ -54,10 +50,7 @@ func (f figure) line() string {
 		if beside == ours {
 			beside = "a pair alone"
 		}
-		if label := labels[beside]; label != "" {
-			beside = label
-		}
-		cells[2], cells[3], cells[4] = beside, amount(v.base, f.Base.Values, m.unit), amount(v.ratio, v.ratios, "")
+		cells[2], cells[3], cells[4] = cmp.Or(labels[beside], beside), amount(v.base, f.Base.Values, m.unit), amount(v.ratio, v.ratios, "")
 		if f.Metric != cpu {
 			cells[7] = short(median(f.Subject.CPU)) + " / " + short(median(f.Base.CPU))
 		}

@@ -155,6 +155,27 @@ func (c *Control) Calls() map[string]uint64 {
 	return m
 }
 
+// SetSockets makes launch_activate_socket hand out descriptors, which the process asking must have inherited; one name
+// may come several times. None: not started by launchd.
+func (c *Control) SetSockets(sockets ...Socket) {
+	s := c.launches
+	for i := range s.count {
+		at := s.at(i)
+		c.cell(at + launchName).Store(0)
+		if i < len(sockets) {
+			clear(c.mem[at : at+launchName])
+			copy(c.mem[at:at+launchName-1], sockets[i].Name)
+			c.cell(at + launchName).Store(int64(sockets[i].FD) + 1)
+		}
+	}
+}
+
+// A Socket is one of launchd's.
+type Socket struct {
+	Name string
+	FD   int
+}
+
 // text is a C string.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})

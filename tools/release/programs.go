@@ -120,6 +120,7 @@ var shelves = []shelf{
 	{files: "docs/*.*", to: doc + "docs/"},
 	{files: "docs/integrations/*", to: doc + "docs/integrations/"},
 	{files: "docs/performance/*", to: doc + "docs/performance/"},
+	{files: "docs/recordings/*.svg", to: doc + "docs/recordings/"},
 	{files: "docs/reliability/*", to: doc + "docs/reliability/"},
 	{files: "etc/entitlements.plist", to: doc, goos: "darwin"},
 	{files: "etc/launchd/*.plist", to: doc + "launchd/", goos: "darwin"},
