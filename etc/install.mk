@@ -195,7 +195,7 @@ ifneq (,$(BRIDGED))
 endif
 ifeq (,$(DESTDIR))
 	@command -v systemctl >/dev/null && [ -d /run/systemd/system ] || { echo 'systemd does not run here, so nothing can be started: run' \
-		'"make install.bin install.doc install.systemd.unit" to install the files alone, or set DESTDIR to prepare another machine'"'s" >&2; exit 1; }
+		'"make install.bin install.doc install.links install.systemd.unit" to install the files alone, or set DESTDIR to prepare another machine'"'s" >&2; exit 1; }
 endif
 
 .PHONY: install
