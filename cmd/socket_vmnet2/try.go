@@ -104,7 +104,7 @@ func (t *trial) configure(c *cli.Context, flags compat.Network, env compat.IO) (
 	}
 	for _, o := range table.Overlaps(t.cfg.Subnet) {
 		t.cfg.Warnings = append(t.cfg.Warnings, fmt.Sprintf("the network %s overlaps %s: one of the two is not reached; "+
-			"leave --vmnet-gateway away to have a free one chosen", t.cfg.Subnet, o))
+			"leave --vmnet-gateway out to have a free one chosen", t.cfg.Subnet, o))
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ const minikubeHost = "192.168.105.1"
 // tryLines are the lines for all programs that can be on this system. QEMU comes back by itself after a restart of the daemon from 8.0
 // on.
 func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr) []tryLine {
-	const leave = "leave these options away again"
+	const leave = "remove these options again"
 	quote := printable.Quote
 	device := "-device virtio-net-pci,netdev=n0,mac=" + mac.String()
 	stream := "stream,id=n0,server=off,addr.type=unix,addr.path=" + strings.ReplaceAll(r.Socket, ",", ",,")
@@ -159,11 +159,11 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 		lines = append(lines,
 			tryLine{
 				"vfkit", "vfkit", "vfkit ... --device " + quote("virtio-net,unixSocketPath="+r.Dgram+",mac="+mac.String()),
-				"leave the option away again", "",
+				"remove the option again", "",
 			},
 			tryLine{
 				"krunkit", "krunkit", "krunkit ... --device " + quote("virtio-net,type=unixgram,path="+r.Dgram+",mac="+mac.String()),
-				"leave the option away again", "",
+				"remove the option again", "",
 			})
 	}
 	for i, l := range lines {
@@ -178,7 +178,7 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 func (r tryReady) unusable(program string) string {
 	switch {
 	case program == "minikube" && r.Backend != string(compat.BackendVmnet):
-		return "minikube looks for its guests in /var/db/dhcpd_leases, where only vmnet's DHCP server writes: leave --backend away"
+		return "minikube looks for its guests in /var/db/dhcpd_leases, where only vmnet's DHCP server writes: leave --backend out"
 	case (program == "minikube" || program == "qemu-old") && r.Client == "":
 		return "it needs socket_vmnet_client, and there is none beside this program; \"make\" builds both into one directory"
 	}

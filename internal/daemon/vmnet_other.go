@@ -15,7 +15,7 @@ import (
 
 // prepareVmnet says what there is in place of vmnet.framework.
 func prepareVmnet(*compat.Config, *slog.Logger) (opener, error) {
-	return nil, errors.New("vmnet needs macOS; leave --backend away or use --backend=usernet, the embedded network")
+	return nil, errors.New("vmnet needs macOS: leave --backend out or use --backend=usernet, the embedded network")
 }
 
 // ListInterfaces is for bridged mode, which only vmnet has.

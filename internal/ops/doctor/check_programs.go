@@ -40,7 +40,7 @@ func checkInstalls(x *exam) {
 	if len(general) > 1 {
 		x.report(status.Warning, []string{
 			"keep the one that serves your sockets and remove the others; socket_vmnet2 migrate has the lines to type", "    socket_vmnet2 migrate",
-		}, "there is more than one socket_vmnet: %s; an update of one does not reach what the others serve", printable.List(general))
+		}, "there is more than one socket_vmnet: %s; updating one does not update the others", printable.List(general))
 	}
 	for _, p := range x.Problems {
 		x.skip(p.Root, "%s: %s", p.Path, p.Error)
