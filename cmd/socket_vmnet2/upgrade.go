@@ -24,10 +24,9 @@ import (
 )
 
 // upgradeTime is how long an upgrade may take: vmnet takes seconds at times to start a network again.
-const upgradeTime = 60 * time.Second
+var upgradeTime = 60 * time.Second
 
 func upgradeCommand(env compat.IO) *cli.Command {
-	timeout := upgradeTime
 	return &cli.Command{
 		Name: "upgrade",
 		Usage: `Has the daemon at SOCKET go on as the program that is now installed at the path it was started from: the same process, and
@@ -37,22 +36,16 @@ called by root or the daemon's user.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "gateway", Usage: "start the embedded network's gateway anew as well, which ends the guests' connections to the outside"},
 			&cli.BoolFlag{Name: "json", Usage: "print the daemon's answer, a line of JSON, instead of text"},
-			compat.Checked("timeout", "`DURATION` wait no longer than this for the answer, such as \"10s\" (default: 1m0s)", func(v string) (err error) {
-				if timeout, err = time.ParseDuration(v); err != nil || timeout <= 0 {
-					return fmt.Errorf("invalid --timeout=%s: use a time such as 10s", v)
-				}
-				return nil
-			}),
 		},
 		Description: `SOCKET may be left out where one daemon alone runs. It may also be the directory that was given to the daemon with --runtime-dir.
 
 Exit code: 0 the daemon is the new program, 1 it is not, or does not tell`,
-		Action: func(c *cli.Context) error { return upgradeAction(c, timeout, env) },
+		Action: func(c *cli.Context) error { return upgradeAction(c, env) },
 	}
 }
 
 // upgradeAction does what a command line of known options asks for.
-func upgradeAction(c *cli.Context, timeout time.Duration, env compat.IO) error {
+func upgradeAction(c *cli.Context, env compat.IO) error {
 	d, err := theDaemon(c.Args().Slice())
 	if err != nil {
 		return err
@@ -61,7 +54,7 @@ func upgradeAction(c *cli.Context, timeout time.Duration, env compat.IO) error {
 	if c.Bool("gateway") {
 		what += "/gateway"
 	}
-	answer, err := askWithin(c.Context, timeout, d, http.MethodPost, what, nil)
+	answer, err := askWithin(c.Context, upgradeTime, d, http.MethodPost, what, nil)
 	if c.Bool("json") && answer != nil {
 		_, _ = fmt.Fprintf(env.Stdout, "%s\n", strings.TrimSpace(string(answer)))
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -82,6 +83,8 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 	refuse := func(code, text string) string {
 		return upgradesBy(t, refuses(http.StatusInternalServerError, code, text))
 	}
+	upgradeTime = 50 * time.Millisecond
+	t.Cleanup(func() { upgradeTime = time.Minute })
 	silent := upgradesBy(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	for _, c := range []struct {
 		name string
@@ -91,7 +94,7 @@ func TestUpgradeSaysWhyNot(t *testing.T) {
 		{"refused", []string{refuse(string(handover.CodeCheck), "it\ncrashed\x1b")}, []string{"ERROR| not upgraded: ", "it", "crashed?\n"}},
 		{"something else", []string{refuse(string(handover.CodeFailed), "odd")}, []string{"not upgraded: ", ": odd\n"}},
 		{"no daemon", []string{"/nowhere/s"}, []string{"/nowhere/s: no daemon runs there: start one"}},
-		{"no answer in time", []string{"--timeout=50ms", silent}, []string{"no answer within 50ms: see the daemon's log"}},
+		{"no answer in time", []string{silent}, []string{"no answer within 50ms: see the daemon's log"}},
 		{"long path", []string{"/" + strings.Repeat("x", 200)}, []string{"ERROR| "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -165,9 +165,15 @@ func (f *LogFile) follow() {
 	if now.Sub(f.looked) < time.Second {
 		return
 	}
-	f.looked, f.path = now, cmp.Or(f.path, hostfs.PathOf(f.FD))
+	f.looked = now
+	path := cmp.Or(f.path, hostfs.PathOf(f.FD))
 	var was, is unix.Stat_t
-	if unix.Fstat(f.FD, &was) != nil || was.Mode&unix.S_IFMT != unix.S_IFREG || unix.Stat(f.path, &is) == nil && is.Dev == was.Dev && is.Ino == was.Ino {
+	regular := unix.Fstat(f.FD, &was) == nil && was.Mode&unix.S_IFMT == unix.S_IFREG
+	same := regular && unix.Stat(path, &is) == nil && is.Dev == was.Dev && is.Ino == was.Ino
+	if same {
+		f.path = path
+	}
+	if !regular || same || f.path == "" { // "": it had no name at first
 		return
 	}
 	if _, err := hostfs.PrivateDir(filepath.Dir(f.path), os.Geteuid()); err != nil {

@@ -336,6 +336,7 @@ func TestLogFileMovedAway(t *testing.T) {
 		"a link in its place":    {0o755, func(path string) error { return errors.Join(os.Rename(path, path+".0"), os.Symlink("x", path)) }, ""},
 		"where others may write": {0o777, func(path string) error { return os.Rename(path, path+".0") }, ""},
 		"where it is":            {0o755, func(string) error { return nil }, "1\n2\n"},
+		"removed before":         {0o755, func(string) error { return nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
@@ -344,6 +345,9 @@ func TestLogFileMovedAway(t *testing.T) {
 			require.NoError(t, err)
 			defer opened.Close()
 			f := &LogFile{FD: int(opened.Fd())}
+			if name == "removed before" {
+				require.NoError(t, os.Remove(path))
+			}
 			_, err = f.Write([]byte("1\n"))
 			require.NoError(t, err)
 			require.NoError(t, c.away(path))
@@ -352,6 +356,7 @@ func TestLogFileMovedAway(t *testing.T) {
 			require.NoError(t, err)
 			got, _ := os.ReadFile(path)
 			assert.Equal(t, c.want, string(got))
+			assert.NoFileExists(t, path+" (deleted)")
 		})
 	}
 }
