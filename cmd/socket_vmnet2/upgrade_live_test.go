@@ -152,7 +152,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	require.NoError(t, err, "half a frame was carried")
 	for i, n := range flows {
 		n.check(t, fmt.Sprint("flow ", i))
-		assert.True(t, onSimulator() || n.foreign.Load() == 0, "frames for another client in flow %d", i) // a kernel's bridge forgets
+		// A kernel's bridge forgets, and clients whose neighbours' ports do not start for half a second are read without them.
+		assert.True(t, onSimulator() || n.foreign.Load() == 0 || slices.Max(gaps) > time.Second/2, "frames for another client in flow %d", i)
 		if *loadUpgrades > 6 {
 			assert.Equal(t, n.sent.Load(), n.got.Load())
 		}
