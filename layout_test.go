@@ -169,7 +169,7 @@ var direct = map[string]use{
 		"internal/perclient/dgram", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd",
 		"internal/perclient/passfd/proto", "internal/state", "test/lab/guest", "test/soak", "test/vzguest",
 	}, []string{"*"}},
-	"gvisor.dev/gvisor":            {"Apache-2.0", []string{"internal/gateway"}, []string{"internal/testing/fakeguest"}},
+	"gvisor.dev/gvisor":            {"Apache-2.0", []string{"internal/gateway", "internal/testing/fakeguest"}, nil},
 	"github.com/Code-Hex/vz/v3":    {"MIT", []string{"test/vzguest"}, nil},
 	"github.com/ebitengine/purego": {"Apache-2.0", []string{"internal/darwinapi", "internal/network/vmnet/ffi"}, nil},
 	"github.com/blacktop/go-macho": {"MIT", []string{"tools/release"}, nil},

@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -75,8 +74,8 @@ func greeting(p compat.Personality, cfg *compat.Config) func() {
 	if err != nil {
 		return nil
 	}
-	lines := tryLines(tryReady{Socket: socket}, runtime.GOOS, netip.Addr{}, randomMAC())
-	use := lines[slices.IndexFunc(lines, func(l tryLine) bool { return l.For == "qemu-7.2" })].Use
+	lines := tryLines(tryReady{Socket: socket}, runtime.GOOS, randomMAC())
+	use := lines[slices.IndexFunc(lines, func(l tryLine) bool { return l.For == "qemu" })].Use
 	return func() {
 		go func() { _, _ = fmt.Fprintf(os.Stderr, "ready: start QEMU with %s\n", printable.Lines(use)) }() // a terminal may be stopped
 	}

@@ -14,11 +14,9 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -28,7 +26,7 @@ import (
 )
 
 func statusCommand(env compat.IO) *cli.Command {
-	v := &viewer{env: env, every: time.Second, what: "/v1/status", text: (*status.Status).Text}
+	v := &viewer{env: env, what: "/v1/status", text: (*status.Status).Text}
 	return &cli.Command{
 		Name: "status",
 		Usage: `Tells what the daemon at SOCKET does: its network, its clients, and what is wrong with what to do about it. Without SOCKET it
@@ -38,7 +36,6 @@ the list of processes.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print the daemon's description, one JSON document a line"},
 			&cli.BoolFlag{Name: "watch", Usage: "show it again each second, with rates, until interrupted. A daemon that ends is waited for"},
-			compat.Checked("interval", "`SECONDS` the time between two looks of --watch (default: 1)", v.setInterval),
 			&cli.BoolFlag{Name: "hosts", Usage: "print lines for /etc/hosts, with the guests' names and addresses"},
 			&cli.BoolFlag{Name: "sockets", Usage: "print the sockets of the daemons that are found, a line each, and ask none"},
 			&cli.BoolFlag{Name: "wide", Usage: "print all columns, however narrow the terminal"},
@@ -58,22 +55,10 @@ Exit code: 0 the daemon answers and has no serious problem, 1 it does not answer
 // exitUnwell is the exit code for a daemon with a serious problem.
 const exitUnwell = 2
 
-// setInterval reads --interval.
-func (v *viewer) setInterval(text string) error {
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(n >= 0.1 && n <= 86400) {
-		return fmt.Errorf("invalid --interval=%s: use a number of seconds from 0.1 to 86400", text)
-	}
-	v.every = time.Duration(n * float64(time.Second))
-	return nil
-}
-
 func (v *viewer) statusAction(c *cli.Context, env compat.IO) (int, error) {
 	switch {
 	case c.Bool("web"):
 		return v.web(c)
-	case c.IsSet("interval") && !c.Bool("watch"):
-		return 1, errUsage{errors.New("--interval goes with --watch")}
 	case c.Bool("hosts") && (c.Bool("json") || c.Bool("watch")):
 		return 1, errUsage{errors.New("--hosts goes with neither --json nor --watch")}
 	case c.Bool("sockets"):
@@ -97,7 +82,6 @@ type viewer struct {
 	titled bool // text does not tell whose it is
 	json   bool
 	wide   bool
-	every  time.Duration
 }
 
 // A glance is what one daemon has answered.

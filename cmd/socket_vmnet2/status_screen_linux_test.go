@@ -143,7 +143,7 @@ func TestScreenWatch(t *testing.T) {
 	require.NoError(t, err)
 	w.lines(t)
 
-	w = open(t, 100, 40, []string{"TERM=dumb"}, "status", "--watch", "--interval=0.1", p.sock)
+	w = open(t, 100, 40, []string{"TERM=dumb"}, "status", "--watch", p.sock)
 	w.shows(t, "\nhealth: ", 2)
 	assert.NotContains(t, w.stdout.String(), "\x1b")
 }

@@ -33,7 +33,7 @@ func (v *viewer) watch(ctx context.Context, daemons []find.Daemon, named bool) (
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
-	tick := time.NewTicker(v.every)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		if err := v.show(looks); errors.Is(err, errUnread) {

@@ -30,7 +30,7 @@ func (p *process) shows(t *testing.T, text string, n int) {
 // TestWatch: a daemon is shown again and again, over its end, its start and an upgrade; an interruption ends it in order.
 func TestWatch(t *testing.T) {
 	p := start(t)
-	w := runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "status", "--watch", "--interval=0.1", p.sock), p.sock)
+	w := runDaemon(t, exec.Command(filepath.Join(binaries, "socket_vmnet2"), "status", "--watch", p.sock), p.sock)
 	w.shows(t, "\nhealth: ", 3)
 	assert.Contains(t, w.stdout.String(), "\n\nsocket_vmnet2 ", "an empty line is between two looks")
 	assert.Contains(t, w.stdout.String(), "NET/S")

@@ -26,7 +26,7 @@ import (
 // web shows one daemon on a page, until it is interrupted. Other users of this host reach the port as well, and so do guests of the
 // embedded network as host.internal: the address has a secret.
 func (v *viewer) web(c *cli.Context) (int, error) {
-	if slices.ContainsFunc([]string{"json", "watch", "interval", "hosts", "wide"}, c.IsSet) {
+	if slices.ContainsFunc([]string{"json", "watch", "hosts", "wide"}, c.IsSet) {
 		return 1, errUsage{errors.New("--web goes with no other option")}
 	}
 	d, err := theDaemon(c.Args().Slice())

@@ -134,7 +134,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	t.cfg.SocketPath, t.cfg.StateDir = filepath.Join(dir, "sock"), filepath.Join(dir, "state")
 
 	return daemon.Try(ctx, t.cfg, t.log, func(n network.Info, datagrams bool) error {
-		if _, err := io.WriteString(t.out, t.describe(n, datagrams).text(t.json, programsHere(ctx))); err != nil {
+		if _, err := io.WriteString(t.out, t.describe(n, datagrams).text(t.json, programsHere())); err != nil {
 			return fmt.Errorf("cannot tell where the socket is: %w", err)
 		}
 		return nil

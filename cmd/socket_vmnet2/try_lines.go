@@ -3,23 +3,19 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
 
@@ -96,7 +92,7 @@ func (t *trial) describe(info network.Info, datagrams bool) tryReady {
 	if datagrams {
 		r.Dgram = r.Socket + ".d" + compat.LongestRuntimePath
 	}
-	r.Lines = tryLines(r, runtime.GOOS, info.Gateway, randomMAC())
+	r.Lines = tryLines(r, runtime.GOOS, randomMAC())
 	return r
 }
 
@@ -126,10 +122,8 @@ const tryGuest = "socket-vmnet2-try"
 // minikubeHost is where minikube's qemu driver takes the host to be on any socket_vmnet network (pkg/minikube/cluster/ip.go).
 const minikubeHost = "192.168.105.1"
 
-// tryLines are the lines for all programs that can be on this system. QEMU comes back by itself after a restart of the daemon from 8.0
-// on.
-func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr) []tryLine {
-	const leave = "remove these options again"
+// tryLines are the lines for all programs that can be on this system.
+func tryLines(r tryReady, goos string, mac net.HardwareAddr) []tryLine {
 	quote := printable.Quote
 	device := "-device virtio-net-pci,netdev=n0,mac=" + mac.String()
 	stream := "stream,id=n0,server=off,addr.type=unix,addr.path=" + strings.ReplaceAll(r.Socket, ",", ",,")
@@ -140,9 +134,7 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 		},
 		{"lima", "Lima, a new machine for the trial", "limactl start --tty=false --name=" + tryGuest + " --set=" +
 			quote(`.networks=[{"socket":`+jsonString(r.Socket)+"}]"), "limactl delete --force " + tryGuest, ""},
-		{"qemu", "QEMU 9.2 and newer", device + " -netdev " + quote(stream+",reconnect-ms=500"), leave, ""},
-		{"qemu-8.0", "QEMU 8.0 to 9.1", device + " -netdev " + quote(stream+",reconnect=1"), leave, ""},
-		{"qemu-7.2", "QEMU 7.2", device + " -netdev " + quote(stream), leave, ""},
+		{"qemu", "QEMU 7.2 and newer", device + " -netdev " + quote(stream), "remove these options again", ""},
 		{
 			"qemu-old", "any older QEMU", quote(r.Client) + " " + quote(r.Socket) + " qemu-system-... " + device + " -netdev socket,id=n0,fd=3",
 			"start QEMU as before", "",
@@ -152,7 +144,8 @@ func tryLines(r tryReady, goos string, gateway netip.Addr, mac net.HardwareAddr)
 		lines = append(lines, tryLine{
 			"minikube", "minikube with the qemu driver, a new cluster for the trial", "minikube start --profile=" + tryGuest +
 				" --driver=qemu --network=socket_vmnet --socket-vmnet-path=" + quote(r.Socket) + " --socket-vmnet-client-path=" + quote(r.Client),
-			"minikube delete --profile=" + tryGuest, minikubeNote(gateway),
+			"minikube delete --profile=" + tryGuest, "host.minikube.internal leads to this host only while it is " + minikubeHost +
+				": stop socket_vmnet and try with --vmnet-gateway=" + minikubeHost,
 		})
 	}
 	if goos == "darwin" && r.Dgram != "" {
@@ -185,22 +178,19 @@ func (r tryReady) unusable(program string) string {
 	return ""
 }
 
-// programsHere are the names of the lines for what is installed, or that of QEMU if nothing is.
-func programsHere(ctx context.Context) (here []string) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	for line, program := range map[string]string{"lima-yaml": "limactl", "lima": "limactl", "minikube": "minikube", "vfkit": "vfkit", "krunkit": "krunkit"} {
+// programsHere are the names of the lines for what is installed, or those of QEMU if nothing is.
+func programsHere() (here []string) {
+	qemu := []string{"qemu", "qemu-old"}
+	for program, lines := range map[string][]string{
+		"limactl": {"lima-yaml", "lima"}, "minikube": {"minikube"}, "vfkit": {"vfkit"}, "krunkit": {"krunkit"},
+		"qemu-system-x86_64": qemu, "qemu-system-aarch64": qemu,
+	} {
 		if installed(program) != "" {
-			here = append(here, line)
-		}
-	}
-	for _, program := range []string{"qemu-system-x86_64", "qemu-system-aarch64"} {
-		if path := installed(program); path != "" {
-			return append(here, qemuLine(find.AskVersion(ctx, path)))
+			here = append(here, lines...)
 		}
 	}
 	if len(here) == 0 {
-		here = append(here, "qemu")
+		return qemu
 	}
 	return here
 }
@@ -213,30 +203,6 @@ func installed(program string) string {
 		}
 	}
 	return ""
-}
-
-// qemuLine is the name of the line for the QEMU that says so of its version.
-func qemuLine(said string) string {
-	var major, minor int
-	_, _ = fmt.Sscanf(said, "QEMU emulator version %d.%d", &major, &minor)
-	switch v := 100*major + minor; {
-	case v == 0, v >= 902:
-		return "qemu"
-	case v >= 800:
-		return "qemu-8.0"
-	case v >= 702:
-		return "qemu-7.2"
-	}
-	return "qemu-old"
-}
-
-// minikubeNote warns of a gateway that minikube does not expect.
-func minikubeNote(gateway netip.Addr) string {
-	if gateway.String() == minikubeHost {
-		return ""
-	}
-	return fmt.Sprintf("minikube takes this host to be %s whatever the network, so that host.minikube.internal leads nowhere here; "+
-		"the cluster runs all the same. To have it right, stop socket_vmnet and try with --vmnet-gateway=%s", minikubeHost, minikubeHost)
 }
 
 // jsonString is v in JSON.

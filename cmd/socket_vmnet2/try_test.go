@@ -88,8 +88,8 @@ func TestTryGuest(t *testing.T) {
 
 func TestTryText(t *testing.T) {
 	bin := t.TempDir() // what is installed
-	for program, text := range map[string]string{"limactl": "", "krunkit": "", "qemu-system-x86_64": "echo QEMU emulator version 8.1.0 '(v8)'"} {
-		require.NoError(t, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	for _, program := range []string{"limactl", "krunkit", "qemu-system-x86_64"} {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"), 0o755))
 	}
 	t.Setenv("PATH", bin+":/usr/bin:/bin")
 	p := try(t)
@@ -125,9 +125,9 @@ func TestTryRefused(t *testing.T) {
 }
 
 // lineFor is the line for one program on a Mac, where all of them are.
-func lineFor(t *testing.T, name string, r tryReady, goos, gateway string) tryLine {
+func lineFor(t *testing.T, name string, r tryReady) tryLine {
 	t.Helper()
-	for _, l := range tryLines(r, goos, netip.MustParseAddr(gateway), net.HardwareAddr{0x52, 0x54, 0, 1, 2, 3}) {
+	for _, l := range tryLines(r, "darwin", net.HardwareAddr{0x52, 0x54, 0, 1, 2, 3}) {
 		if l.For == name {
 			assert.NotEmpty(t, l.What)
 			assert.True(t, l.Use == "" && l.Note != "" || l.Use != "" && l.Undo != "", "%+v", l)
@@ -145,22 +145,18 @@ func TestTryLines(t *testing.T) {
 		"minikube": "minikube start --profile=socket-vmnet2-try --driver=qemu --network=socket_vmnet" +
 			" --socket-vmnet-path=/tmp/t/1/sock --socket-vmnet-client-path=/opt/x/bin/socket_vmnet_client",
 		"qemu": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
-			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock,reconnect-ms=500",
-		"qemu-8.0": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
-			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock,reconnect=1",
-		"qemu-7.2": "-device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03" +
 			" -netdev stream,id=n0,server=off,addr.type=unix,addr.path=/tmp/t/1/sock",
 		"qemu-old": "/opt/x/bin/socket_vmnet_client /tmp/t/1/sock qemu-system-..." +
 			" -device virtio-net-pci,netdev=n0,mac=52:54:00:01:02:03 -netdev socket,id=n0,fd=3",
 		"vfkit":   "vfkit ... --device virtio-net,unixSocketPath=/tmp/t/1/sock.d/dgram/sock,mac=52:54:00:01:02:03",
 		"krunkit": "krunkit ... --device virtio-net,type=unixgram,path=/tmp/t/1/sock.d/dgram/sock,mac=52:54:00:01:02:03",
 	} {
-		assert.Equal(t, want, lineFor(t, name, mac, "darwin", "192.168.107.1").Use, name)
+		assert.Equal(t, want, lineFor(t, name, mac).Use, name)
 	}
-	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 9)
-	assert.Len(t, tryLines(mac, "linux", netip.Addr{}, nil), 6, "minikube, vfkit and krunkit are for macOS")
+	assert.Len(t, tryLines(mac, "darwin", nil), 7)
+	assert.Len(t, tryLines(mac, "linux", nil), 4, "minikube, vfkit and krunkit are for macOS")
 	mac.Dgram = ""
-	assert.Len(t, tryLines(mac, "darwin", netip.Addr{}, nil), 7, "no socket for them")
+	assert.Len(t, tryLines(mac, "darwin", nil), 5, "no socket for them")
 }
 
 // TestTryQuoting has each line read by what will read it.
@@ -169,23 +165,14 @@ func TestTryQuoting(t *testing.T) {
 		r := tryReady{Socket: socket, Dgram: socket + ".d/dgram/sock", Client: filepath.Dir(socket) + "/client", Backend: "vmnet"}
 		words := func(name string) []string {
 			t.Helper()
-			out, err := exec.Command("/bin/sh", "-c", `printf '%s\n' `+lineFor(t, name, r, "darwin", "192.168.107.1").Use).Output()
+			out, err := exec.Command("/bin/sh", "-c", `printf '%s\n' `+lineFor(t, name, r).Use).Output()
 			require.NoError(t, err)
 			return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 		}
 		assert.Contains(t, words("minikube"), "--socket-vmnet-path="+socket)
 		assert.Contains(t, words("minikube"), "--socket-vmnet-client-path="+r.Client)
 		assert.Equal(t, []string{r.Client, socket}, words("qemu-old")[:2])
-		assert.Contains(t, words("qemu"), "stream,id=n0,server=off,addr.type=unix,addr.path="+strings.ReplaceAll(socket, ",", ",,")+",reconnect-ms=500")
-	}
-}
-
-func TestQEMULine(t *testing.T) {
-	for said, want := range map[string]string{
-		"QEMU emulator version 10.1.0": "qemu", "QEMU emulator version 9.2.0\n": "qemu", "QEMU emulator version 9.1.3": "qemu-8.0",
-		"QEMU emulator version 8.0.0": "qemu-8.0", "QEMU emulator version 7.2.22 (Debian 1:7.2)": "qemu-7.2", "QEMU emulator version 7.1": "qemu-old", "": "qemu",
-	} {
-		assert.Equal(t, want, qemuLine(said), said)
+		assert.Contains(t, words("qemu"), "stream,id=n0,server=off,addr.type=unix,addr.path="+strings.ReplaceAll(socket, ",", ",,"))
 	}
 }
 
@@ -194,12 +181,12 @@ func TestProgramsHere(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
 	if installed("limactl")+installed("minikube")+installed("vfkit")+installed("krunkit")+installed("qemu-system-x86_64")+installed("qemu-system-aarch64") == "" {
-		assert.Equal(t, []string{"qemu"}, programsHere(t.Context()))
+		assert.Equal(t, []string{"qemu", "qemu-old"}, programsHere())
 	}
 	for _, program := range []string{"limactl", "minikube", "qemu-system-aarch64"} {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"), 0o755))
 	}
-	assert.Subset(t, programsHere(t.Context()), []string{"lima", "lima-yaml", "minikube", "qemu"})
+	assert.Subset(t, programsHere(), []string{"lima", "lima-yaml", "minikube", "qemu"})
 }
 
 func TestClientProgram(t *testing.T) {

@@ -198,7 +198,10 @@ func (d *daemon) openMetrics() (err error) {
 		page = web.Page(func(context.Context) (json.RawMessage, error) { return json.Marshal(d.describe()) })
 		d.log.Info("a page shows the status", "url", fmt.Sprintf("http://%s/", ln.Addr()))
 	}
-	h := health.MetricsAlone(health.Metrics(d.describe, d.log), page, d.cfg.MetricsAnywhere)
+	h := health.MetricsAlone(health.Metrics(d.describe, d.log), page)
+	if !d.cfg.MetricsAnywhere {
+		h = web.ByAddress(h)
+	}
 	d.web = append(d.web, control.NewHTTP(h, metricsTime, d.log, ln))
 	d.log.Info("metrics can be read", "url", fmt.Sprintf("http://%s%s", ln.Addr(), health.MetricsPath))
 	return nil

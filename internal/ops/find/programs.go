@@ -3,7 +3,6 @@
 package find
 
 import (
-	"context"
 	"debug/buildinfo"
 	"io"
 	"os"
@@ -176,13 +175,4 @@ func inFile(file *os.File) (ours bool, version string) {
 		version = string(m[1])
 	}
 	return false, version
-}
-
-// AskVersion is what a program says of its version. Root runs none that others can change.
-func AskVersion(ctx context.Context, program string) string {
-	if os.Geteuid() == 0 && hostfs.Check(program, hostfs.Options{AllowSpace: true}) != nil {
-		return ""
-	}
-	out, _ := RunProgram(ctx, program, "--version")
-	return string(out)
 }

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -119,8 +118,8 @@ func ListenMetrics(at netip.AddrPort) (*net.TCPListener, error) {
 }
 
 // MetricsAlone has the metrics, which h answers with, be all that there is at a port beside page, which may be nil: a program that
-// connects to it can read and change nothing else. With anyHost it is not looked at what name it is asked by.
-func MetricsAlone(h, page http.Handler, anyHost bool) http.Handler {
+// connects to it can read and change nothing else.
+func MetricsAlone(h, page http.Handler) http.Handler {
 	if page == nil {
 		page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "there is only "+MetricsPath+" here", http.StatusNotFound)
@@ -129,32 +128,5 @@ func MetricsAlone(h, page http.Handler, anyHost bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+MetricsPath, h)
 	mux.Handle("/", page)
-	if anyHost {
-		return mux
-	}
-	return byAddress(mux)
-}
-
-// byAddress refuses requests by a name. A web page could else have a name of its author's lead to 127.0.0.1 and read the metrics: to
-// the browser they would be of that site.
-func byAddress(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isAddress(r.Host) {
-			http.Error(w, "ask by address or as localhost, not by another name", http.StatusMisdirectedRequest)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-// isAddress tells whether host, with or without a port, is an address or localhost.
-func isAddress(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	if strings.EqualFold(host, "localhost") || host == "" { // HTTP/1.0 has no host
-		return true
-	}
-	_, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
-	return err == nil
+	return mux
 }

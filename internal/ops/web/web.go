@@ -47,26 +47,25 @@ func Page(describe func(context.Context) (json.RawMessage, error)) http.Handler 
 	})
 }
 
-// Private has h answer below secret, a path such as "/X", and only on this host: other users of it do not know the path. Requests by
-// another name than localhost are refused: to the browser, what a name of someone else's that leads to 127.0.0.1 answers with is of
-// that site.
+// Private has h answer below secret, a path such as "/X", which other users of this host do not know, and ByAddress.
 func Private(secret string, h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(secret+"/", http.StripPrefix(secret, h))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLoopback(r.Host) {
-			http.Error(w, "ask as localhost or 127.0.0.1, not by another name", http.StatusMisdirectedRequest)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
+	return ByAddress(mux)
 }
 
-// isLoopback tells whether host, with or without a port, is this host's loopback.
-func isLoopback(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
+// ByAddress refuses requests by a name. A web page could else have a name of its author's lead to 127.0.0.1 and read what h answers: to
+// the browser it would be of that site.
+func ByAddress(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !strings.EqualFold(host, "localhost") && host != "" { // as in HTTP/1.0
+			http.Error(w, "ask by address or as localhost, not by another name", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
