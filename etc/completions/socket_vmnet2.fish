@@ -144,7 +144,7 @@ function __socket_vmnet2_options
         case 'socket_vmnet2 selftest'
             string replace -- : \t \
                 '--json:print one JSON document instead of text' \
-                '--quick:short bursts and 8 interfaces at most: a few seconds in all' \
+                '--quick:8 interfaces at most' \
                 '--help:show this help and exit' \
                 '--vmnet-mode=:kind of network (default: "shared")' \
                 '--vmnet-interface=:interface of this host, needed with mode "bridged", such as "en0"' \

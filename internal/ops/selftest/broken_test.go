@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -41,7 +40,6 @@ type sent struct {
 	fakeguest.Packet
 	frame []byte
 	from  *brokenPort
-	many  bool // it comes with others
 }
 
 func (s sent) probe() bool     { return s.DstPort == probePort }
@@ -75,17 +73,6 @@ func deaf(port int) faults {
 		}
 		return f
 	}}
-}
-
-// loadedPing tells the pings of the third guest while others send many frames at once.
-func loadedPing() func(sent) bool {
-	var loaded atomic.Int64
-	return func(s sent) bool {
-		if s.many {
-			loaded.Store(time.Now().UnixNano())
-		}
-		return s.ping() && s.from.index == 3 && time.Since(time.Unix(0, loaded.Load())) < 5*time.Second
-	}
 }
 
 // opener makes broken networks, one after the other.
@@ -220,7 +207,7 @@ func (p *brokenPort) Send(b frame.Batch) {
 		if err != nil {
 			continue
 		}
-		s, n := sent{pk, f, p, b.Len() > 1}, 1
+		s, n := sent{pk, f, p}, 1
 		if p.n.send != nil {
 			n = p.n.send(s)
 		}

@@ -129,8 +129,6 @@ func (r *run) missing(s step) string {
 		}
 	case len(r.guests) < len(names):
 		return "the guests could not be attached"
-	case s.traffic && r.opts.Isolated:
-		return "guests are isolated from each other"
 	case s.needs >= needAddresses && slices.ContainsFunc(r.guests, func(g *guest) bool { return !g.Addr().IsValid() }):
 		return "a guest has no address"
 	case s.needs == needGateway && !r.gateway().IsValid():

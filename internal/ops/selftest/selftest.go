@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package selftest tries a network with fake guests instead of virtual machines, on the machine it runs on: does it start,
-// does a guest get an address, do frames go where they should and nowhere else, how fast, how many guests fit, and is the
+// does a guest get an address, do frames go where they should and nowhere else, how many guests fit, and is the
 // network the same one after it was closed. The outcome is a report.
 package selftest
 
@@ -40,7 +40,6 @@ type Options struct {
 	Environment Facts // about the machine and the program, for the report
 
 	Answer     time.Duration // how long an answer may take; default 2 s
-	Burst      time.Duration // how long each of two bursts lasts; default 2 s
 	Interfaces int           // how many are started at most; default 40
 
 	OnStep func(Step) // called after each step; nil = nothing
@@ -64,39 +63,35 @@ const (
 
 // A step is one thing that is tried.
 type step struct {
-	name    string
-	limit   time.Duration
-	needs   need
-	traffic bool // between guests, which isolation forbids
-	run     func(r *run, ctx context.Context) Step
+	name  string
+	limit time.Duration
+	needs need
+	run   func(r *run, ctx context.Context) Step
 }
 
 // steps are tried in this order. docs/try.md tells of each.
 var steps = []step{
-	{"open", 20 * time.Second, needNothing, false, (*run).open},
-	{"info", time.Second, needNetwork, false, (*run).tell},
-	{"attach", 15 * time.Second, needNetwork, false, (*run).attach},
-	{"lease", 15 * time.Second, needGuests, false, (*run).lease},
-	{"arp", 5 * time.Second, needGateway, false, (*run).arp},
-	{"ping", 8 * time.Second, needGateway, false, (*run).ping},
-	{"unicast", 8 * time.Second, needAddresses, false, (*run).unicast},
-	{"broadcast", 5 * time.Second, needAddresses, false, (*run).broadcast},
-	{"full-frame", 8 * time.Second, needAddresses, false, (*run).fullFrame},
-	{"throughput", 10 * time.Second, needAddresses, true, (*run).throughput},
-	{"ping-load", 10 * time.Second, needGateway, true, (*run).pingUnderLoad},
-	{"recorded", 5 * time.Second, needRecord, false, (*run).recorded},
-	{"interfaces", 25 * time.Second, needGuests, false, (*run).interfaces},
-	{"close", 8 * time.Second, needNetwork, false, (*run).close},
-	{"reopen", 15 * time.Second, needClosed, false, (*run).reopen},
-	{"same-lease", 12 * time.Second, needLease, false, (*run).sameLease},
-	{"stop", 8 * time.Second, needNetwork, false, (*run).close},
+	{"open", 20 * time.Second, needNothing, (*run).open},
+	{"info", time.Second, needNetwork, (*run).tell},
+	{"attach", 15 * time.Second, needNetwork, (*run).attach},
+	{"lease", 15 * time.Second, needGuests, (*run).lease},
+	{"arp", 5 * time.Second, needGateway, (*run).arp},
+	{"ping", 8 * time.Second, needGateway, (*run).ping},
+	{"unicast", 8 * time.Second, needAddresses, (*run).unicast},
+	{"broadcast", 5 * time.Second, needAddresses, (*run).broadcast},
+	{"full-frame", 8 * time.Second, needAddresses, (*run).fullFrame},
+	{"recorded", 5 * time.Second, needRecord, (*run).recorded},
+	{"interfaces", 25 * time.Second, needGuests, (*run).interfaces},
+	{"close", 8 * time.Second, needNetwork, (*run).close},
+	{"reopen", 15 * time.Second, needClosed, (*run).reopen},
+	{"same-lease", 12 * time.Second, needLease, (*run).sameLease},
+	{"stop", 8 * time.Second, needNetwork, (*run).close},
 }
 
 // Run tries the network until it is through or ctx is done; what was not tried is skipped then, and the report is
 // incomplete. It leaves nothing running, unless a call into the network does not return.
 func Run(ctx context.Context, o Options) report {
-	o.Answer, o.Burst = cmp.Or(o.Answer, 2*time.Second), cmp.Or(o.Burst, 2*time.Second)
-	o.Interfaces = cmp.Or(o.Interfaces, 40)
+	o.Answer, o.Interfaces = cmp.Or(o.Answer, 2*time.Second), cmp.Or(o.Interfaces, 40)
 	r := &run{ctx: ctx, opts: o}
 	start := time.Now()
 	rep := report{Schema: Schema, Started: start.UTC().Truncate(time.Second), Environment: o.Environment}
