@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +32,7 @@ sleep 1
 reboot
 `
 
-// TestTry gives QEMU the options that socket_vmnet2 try prints for its version, by way of a shell. The machine in it gets an
+// TestTry gives QEMU the options that socket_vmnet2 try prints, by way of a shell. The machine in it gets an
 // address in the subnet that was chosen, and nothing is left afterwards.
 func TestTry(t *testing.T) {
 	l := newLab(t)
@@ -53,14 +52,13 @@ func TestTry(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(lines.Bytes(), &ready), "%s", lines.Text())
 
-	want := qemuLine(t)
 	var use string
 	for _, line := range ready.Lines {
-		if line.For == want {
+		if line.For == "qemu" {
 			use = line.Use
 		}
 	}
-	require.NotEmpty(t, use, want)
+	require.NotEmpty(t, use)
 	// Without the card's boot ROM, which not every QEMU has, and which this machine needs not.
 	use = strings.Replace(use, "virtio-net-pci,", "virtio-net-pci,romfile=,", 1)
 	qemu := exec.CommandContext(within(t, 3*time.Minute), "/bin/sh", "-c", `exec "$0" "$@" `+use,
@@ -74,20 +72,4 @@ func TestTry(t *testing.T) {
 	assert.False(t, lines.Scan(), "one line")
 	require.NoError(t, c.Wait())
 	assert.NoDirExists(t, filepath.Dir(ready.Socket))
-}
-
-// qemuLine is which of the lines is for the QEMU of these tests.
-func qemuLine(t *testing.T) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), tools.QEMU, "--version").Output()
-	require.NoError(t, err)
-	v := regexp.MustCompile(`version (\d+)\.(\d+)`).FindStringSubmatch(string(out))
-	require.NotNil(t, v, "%s", out)
-	switch {
-	case len(v[1]) > 1, v[1] == "9" && v[2] >= "2":
-		return "qemu"
-	case v[1] >= "8":
-		return "qemu-8.0"
-	}
-	return "qemu-7.2"
 }

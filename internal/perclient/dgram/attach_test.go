@@ -11,9 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,63 +164,6 @@ func TestUpgrade(t *testing.T) {
 			assert.Equal(t, 1, n.served(), "it was never a new one")
 			assert.NotContains(t, n.log.String(), "level=WARN")
 		})
-	}
-}
-
-// TestUpgradeUnderLoad: over four upgrades, two of which fail, nothing that clients of both kinds send is lost, doubled or reordered.
-func TestUpgradeUnderLoad(t *testing.T) {
-	hasNothingLeft(t)
-	l := newLab(t, nil)
-	sent := make([]atomic.Int64, 2)
-	var loads sync.WaitGroup
-	stop := make(chan struct{})
-	for i := range sent {
-		p := l.either("c"+strconv.Itoa(i), i == 0)
-		p.send(testFrame(ethernetLen, 0))
-		l.session(p.path).waitFrames(t, 1) // until it runs: before that only some frames are kept
-		loads.Go(func() {
-			for n := int64(1); ; n++ {
-				sent[i].Store(n)
-				select {
-				case <-stop:
-					return
-				default:
-					p.send(testFrame(ethernetLen, int(n))) // waits for room where the socket is full
-				}
-			}
-		})
-	}
-	peers, received := l.peers, make([]int64, len(sent))
-	take := func(l *lab) {
-		for i, p := range peers {
-			for _, f := range l.session(p.path).got() {
-				require.EqualValues(t, received[i], binary.BigEndian.Uint32(f[14:]), "of %s", p.path)
-				received[i]++
-			}
-		}
-	}
-	for round := range 4 {
-		all := map[string]*session{}
-		for _, p := range peers {
-			all[p.path] = l.session(p.path)
-			all[p.path].waitFrames(t, 50)
-		}
-		list := l.detach()
-		l.mu.Lock()
-		l.sessions = all // with what they have got
-		l.mu.Unlock()
-		take(l)
-		l = l.next(list, round%2 == 0)
-	}
-	close(stop)
-	loads.Wait()
-	for i, p := range peers {
-		l.session(p.path).waitFrames(t, int(sent[i].Load()-received[i]))
-	}
-	take(l)
-	for i, p := range peers {
-		assert.Equal(t, sent[i].Load(), received[i], "of %s", p.path)
-		assert.EqualValues(t, received[i], l.session(p.path).link.Stats().ToNetFrames)
 	}
 }
 

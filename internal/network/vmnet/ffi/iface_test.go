@@ -5,7 +5,6 @@
 package ffi_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"net"
@@ -45,11 +44,6 @@ var rising = func() (b [65536]byte) {
 	}
 	return b
 }()
-
-// sound checks what putNumbered made.
-func sound(f []byte, number uint64) bool {
-	return len(f) >= 22 && binary.BigEndian.Uint64(f[14:]) == number && bytes.Equal(f[22:], rising[byte(number):][:len(f)-22])
-}
 
 // fill puts a batch into w.
 func fill(w *api.Writer, b frame.Batch) {
