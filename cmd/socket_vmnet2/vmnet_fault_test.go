@@ -156,6 +156,10 @@ func testWithoutEffect(t *testing.T) {
 
 	p = start(t, "--vmnet-gateway=192.168.105.1", "--vmnet-forward=tcp:18080=192.168.105.9:80")
 	assert.NotContains(t, p.stderr.String(), "WARN")
+
+	p = launch(t, "socket_vmnet2", socketPath(t), "--vmnet-gateway=192.168.105.1", "--vmnet-forward=tcp:127.0.0.1:18080=192.168.105.9:80")
+	p.exits(t, 1)
+	p.says(t, "ERROR| --vmnet-forward=tcp:127.0.0.1:18080=192.168.105.9:80: vmnet leads ports of all addresses of this host to guests")
 }
 
 // testPublicAddresses: vmnet takes private addresses only, and it alone would not say which value it does not take.

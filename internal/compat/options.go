@@ -112,7 +112,7 @@ func (s *settings) ownNetwork() []cli.Flag {
 		on("vmnet-disable-ra", "no router advertisements in the network (IPv6)", &s.DisableRA),
 		number("vmnet-mtu", "`BYTES` largest packet, 1280 to 16384 (default: 1500)", minMTU, maxMTU, &s.MTU),
 		Checked("vmnet-reserve", "`MAC=IP` an address that DHCP gives to this guest only\nmay be given several times, needs --vmnet-gateway", s.addReservation),
-		Checked("vmnet-forward", "`PROTO:PORT=IP:PORT` lead a TCP or UDP port of this host to a guest\nmay be given several times, as in \"tcp:8080=192.168.105.5:80\"", s.addForward),
+		Checked("vmnet-forward", "`PROTO:[HOSTIP:]PORT=IP:PORT` lead a TCP or UDP port of this host to a guest\nmay be given several times, as in \"tcp:8080=192.168.105.5:80\"; without HOSTIP it is at 127.0.0.1, on vmnet at all addresses", s.addForward),
 		on("isolate", "guests do not reach each other", &s.Isolate),
 		on("anti-spoof", "drop what guests send from addresses of others\none MAC address per client, not for guests that bridge or route", &s.AntiSpoof),
 		on("offload", "leave checksums and segmentation of TCP to the host\nclients of SOCKET get frames of 32768 bytes at most, larger ones are dropped", &s.Offload),

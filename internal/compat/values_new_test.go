@@ -93,9 +93,10 @@ func TestOptions(t *testing.T) {
 		{"--vmnet-reserve=52:54:00:12:34:56=192.168.105.10 --vmnet-reserve 02:AB:cd:00:00:01=192.168.105.254", func(c *Config) {
 			c.Reservations = []network.Reservation{reservation("52:54:00:12:34:56", "192.168.105.10"), reservation("02:ab:cd:00:00:01", "192.168.105.254")}
 		}},
-		{"--vmnet-forward=tcp:1=192.168.105.2:80 --vmnet-forward=udp:1=192.168.105.2:80 --vmnet-forward tcp:65535=192.168.105.2:80", func(c *Config) {
+		{"--vmnet-forward=tcp:1=192.168.105.2:80 --vmnet-forward=udp:1=192.168.105.2:80 --vmnet-forward tcp:10.0.0.1:1=192.168.105.2:80", func(c *Config) {
 			c.Forwards = []network.Forward{
-				forward("tcp", 1, "192.168.105.2:80"), forward("udp", 1, "192.168.105.2:80"), forward("tcp", 65535, "192.168.105.2:80"),
+				forward("tcp", 1, "192.168.105.2:80"), forward("udp", 1, "192.168.105.2:80"),
+				{Proto: "tcp", HostIP: netip.MustParseAddr("10.0.0.1"), HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.2:80")},
 			}
 		}},
 		{"--list-interfaces", func(c *Config) { c.ListInterfaces = true }},
@@ -140,7 +141,7 @@ func TestBadOptions(t *testing.T) {
 		away    = " can be read from other hosts, without a password; use an address of this host alone, such as 127.0.0.1, or allow it by --metrics-anywhere"
 		noAddr  = ": use an address with a port, such as 127.0.0.1:9105"
 		order   = ": use MAC=IP, such as 52:54:00:12:34:56=192.168.105.9"
-		forms   = ": use PROTO:PORT=IP:PORT, such as tcp:8080=192.168.105.5:80"
+		forms   = ": use PROTO:[HOSTIP:]PORT=IP:PORT, such as tcp:8080=192.168.105.5:80"
 	)
 	for _, c := range []struct{ argv, want string }{ // behind "invalid" and the option, if want begins with a colon
 		{"--backend=tap", ": use auto, usernet or vmnet"},
@@ -179,7 +180,9 @@ func TestBadOptions(t *testing.T) {
 		{"--vmnet-forward=", forms},
 		{"--vmnet-forward=sctp:80=192.168.105.2:80", `: "sctp" cannot be forwarded, only tcp and udp`},
 		{"--vmnet-forward=tcp:65536=192.168.105.2:80", `: "65536" ` + port},
-		{"--vmnet-forward=tcp:127.0.0.1:80=192.168.105.2:80", `: "127.0.0.1:80" ` + port},
+		{"--vmnet-forward=tcp:::1:80=192.168.105.2:80", `: "" is not an IPv4 address of this host`},
+		{"--vmnet-forward=tcp:host:80=192.168.105.2:80", `: "host" is not an IPv4 address of this host`},
+		{"--vmnet-forward=tcp:127.0.0.1:x=192.168.105.2:80", `: "x" ` + port},
 		{forward + "192.168.105.2:0", `: "0" ` + port},
 		{forward + "guest:80", `: "guest" ` + guest},
 

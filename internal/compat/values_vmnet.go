@@ -48,7 +48,14 @@ func (s *settings) addForward(v string) error {
 	proto, hostPort, okHost := strings.Cut(host, ":")
 	ip, guestPort, okGuest := strings.Cut(guest, ":")
 	if !okHost || !okGuest {
-		return invalid("vmnet-forward", v, "use PROTO:PORT=IP:PORT, such as tcp:8080=192.168.105.5:80")
+		return invalid("vmnet-forward", v, "use PROTO:[HOSTIP:]PORT=IP:PORT, such as tcp:8080=192.168.105.5:80")
+	}
+	f := network.Forward{Proto: proto}
+	if hostIP, port, given := strings.Cut(hostPort, ":"); given {
+		hostPort = port
+		if f.HostIP, _ = netip.ParseAddr(hostIP); !f.HostIP.Is4() {
+			return invalid("vmnet-forward", v, quoted(hostIP)+" is not an IPv4 address of this host")
+		}
 	}
 	if proto != "tcp" && proto != "udp" {
 		return invalid("vmnet-forward", v, quoted(proto)+" cannot be forwarded, only tcp and udp")
@@ -64,8 +71,10 @@ func (s *settings) addForward(v string) error {
 	case !okGuest:
 		return invalid("vmnet-forward", v, quoted(guestPort)+" is not a port from 1 to 65535")
 	}
-	f := network.Forward{Proto: proto, HostPort: uint16(hp), Guest: netip.AddrPortFrom(a, uint16(gp))}
-	if i := slices.IndexFunc(s.Forwards, func(o network.Forward) bool { return o.Proto == f.Proto && o.HostPort == f.HostPort }); i >= 0 {
+	f.HostPort, f.Guest = uint16(hp), netip.AddrPortFrom(a, uint16(gp))
+	if i := slices.IndexFunc(s.Forwards, func(o network.Forward) bool {
+		return o.Proto == f.Proto && o.HostIP == f.HostIP && o.HostPort == f.HostPort
+	}); i >= 0 {
 		return invalid("vmnet-forward", v, fmt.Sprintf("%s port %d is forwarded already, to %s", proto, hp, s.Forwards[i].Guest))
 	}
 	s.Forwards = append(s.Forwards, f)
@@ -86,7 +95,7 @@ func (s *settings) checkNetworkOptions() error {
 	}
 	for _, f := range s.Forwards {
 		if why := s.notAGuest(f.Guest.Addr()); why != "" {
-			return fmt.Errorf("--vmnet-forward=%s:%d=%s: %s %s", f.Proto, f.HostPort, f.Guest, f.Guest.Addr(), why)
+			return fmt.Errorf("--vmnet-forward=%s: %s %s", f, f.Guest.Addr(), why)
 		}
 	}
 	return nil

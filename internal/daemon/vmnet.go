@@ -23,6 +23,11 @@ func prepareVmnet(cfg *compat.Config, log *slog.Logger) (opener, error) {
 	if err := checkPrivate(cfg); err != nil {
 		return nil, err
 	}
+	for _, f := range cfg.Forwards {
+		if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
+			return nil, fmt.Errorf("--vmnet-forward=%s: vmnet leads ports of all addresses of this host to guests; leave %s out, or use --backend=usernet", f, f.HostIP)
+		}
+	}
 	framework, err := openFramework(cfg)
 	if err != nil {
 		return nil, err
@@ -88,8 +93,7 @@ func warnForwards(cfg *compat.Config, info network.Info, log *slog.Logger) {
 	}
 	for _, f := range cfg.Forwards {
 		if a := f.Guest.Addr(); !info.Subnet.Contains(a) || a == info.Gateway {
-			log.Warn(fmt.Sprintf("--vmnet-forward=%s:%d=%s leads to no guest: macOS chose the network %s; ask for one with --vmnet-gateway",
-				f.Proto, f.HostPort, f.Guest, info.Subnet))
+			log.Warn(fmt.Sprintf("--vmnet-forward=%s leads to no guest: macOS chose the network %s; ask for one with --vmnet-gateway", f, info.Subnet))
 		}
 	}
 }

@@ -54,15 +54,6 @@ type Config struct {
 	ResolvConf string
 }
 
-// ForwardAddress is where the host listens for its forwarded ports: in shared mode on all its IPv4 addresses, as vmnet.framework does
-// for "the outside network"; in host mode, where the outside is kept out, on its loopback.
-func (c Config) ForwardAddress() netip.Addr {
-	if c.Mode == network.ModeHost {
-		return loopback4
-	}
-	return netip.IPv4Unspecified()
-}
-
 // Domain is where the name server has the guests, by the name that each told the DHCP server. DHCP tells guests to look there for
 // names without a dot.
 const Domain = "vmnet.internal"

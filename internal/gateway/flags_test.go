@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 		{"reservation of the alias", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.254")}}, "192.168.105.254 is the host's own address"},
 		{"reservation of broadcast", Config{Reservations: []network.Reservation{reserve(mac1, "192.168.105.255")}}, "not an address of a guest"},
 		{"forward", Config{Forwards: []network.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.9:1")}}}, ""},
-		{"forward outside", Config{Forwards: []network.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("8.8.8.8:1")}}}, "forward tcp port 1 to 8.8.8.8:1: 8.8.8.8 is not in the network"},
+		{"forward outside", Config{Forwards: []network.Forward{{Proto: "tcp", HostPort: 1, Guest: netip.MustParseAddrPort("8.8.8.8:1")}}}, "--vmnet-forward=tcp:1=8.8.8.8:1: 8.8.8.8 is not in the network"},
 		{"forward to the alias", Config{Forwards: []network.Forward{{Proto: "udp", HostPort: 1, Guest: netip.MustParseAddrPort("192.168.105.254:1")}}}, "is the host's own address"},
 		{"too many forwards", Config{Forwards: make([]network.Forward, maxForwards+1)}, "1025 forwards are more than 1024"},
 	} {

@@ -99,7 +99,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 
 // listen opens the port of a forward as the daemon does it.
 func listen(t testing.TB, c Config, f network.Forward) *os.File {
-	at := netip.AddrPortFrom(c.ForwardAddress(), f.HostPort)
+	at := netip.AddrPortFrom(f.HostIP, f.HostPort)
 	var socket interface {
 		io.Closer
 		File() (*os.File, error)

@@ -85,7 +85,7 @@ func (p *Plan) checkGuests(c Config) error {
 	}
 	for _, f := range c.Forwards {
 		if err := p.checkGuest(f.Guest.Addr()); err != nil {
-			return fmt.Errorf("start embedded network: forward %s port %d to %s: %w", f.Proto, f.HostPort, f.Guest, err)
+			return fmt.Errorf("start embedded network: --vmnet-forward=%s: %w", f, err)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 )
@@ -170,7 +171,17 @@ type Reservation struct {
 
 // A Forward leads a port of the host to a guest.
 type Forward struct {
-	Proto    string // "tcp" or "udp"
+	Proto    string     // "tcp" or "udp"
+	HostIP   netip.Addr // IPv4; not valid: 127.0.0.1 on the embedded network, on vmnet all that the host has
 	HostPort uint16
 	Guest    netip.AddrPort
+}
+
+// String is the value of --vmnet-forward.
+func (f Forward) String() string {
+	host := strconv.Itoa(int(f.HostPort))
+	if f.HostIP.IsValid() {
+		host = f.HostIP.String() + ":" + host
+	}
+	return f.Proto + ":" + host + "=" + f.Guest.String()
 }

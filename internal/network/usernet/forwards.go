@@ -3,6 +3,7 @@
 package usernet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,6 @@ type Socket interface {
 // forwards are the sockets of all forwarded ports, and why some are not there yet.
 type forwards struct {
 	all []network.Forward
-	at  netip.Addr
 
 	mu      sync.Mutex
 	sockets []Socket // by the number of the forward; nil: another program has the port
@@ -34,7 +34,7 @@ type forwards struct {
 
 // open listens on all ports that are not in inherited. On an error none is left open, unless they may come later.
 func (w *forwards) open(o *Options, inherited []Socket) error {
-	w.all, w.at = o.Forwards, o.ForwardAddress()
+	w.all = o.Forwards
 	w.sockets, w.failing = make([]Socket, len(w.all)), make([]string, len(w.all))
 	copy(w.sockets, inherited)
 	for i := range w.all {
@@ -56,7 +56,11 @@ func (w *forwards) open(o *Options, inherited []Socket) error {
 }
 
 // address is where the host listens for forward number i.
-func (w *forwards) address(i int) netip.AddrPort { return netip.AddrPortFrom(w.at, w.all[i].HostPort) }
+func (w *forwards) address(i int) netip.AddrPort {
+	return netip.AddrPortFrom(cmp.Or(w.all[i].HostIP, loopback), w.all[i].HostPort)
+}
+
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // listen opens the port of forward number i.
 func (w *forwards) listen(i int) error {
@@ -68,14 +72,17 @@ func (w *forwards) listen(i int) error {
 	} else {
 		s, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
 	}
-	what := fmt.Sprintf("forward %s port %d to %s", f.Proto, f.HostPort, f.Guest)
+	why := ""
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s: another program uses that port of this host; end it or forward another port: %w", what, err)
+		why = "another program uses that port of this host; end it or forward another port: "
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s: this user may not use that port of this host; forward one above 1023: %w", what, err)
-	case err != nil:
-		return fmt.Errorf("%s: %w", what, err)
+		why = "this user may not use that port of this host; forward one above 1023: "
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		why = "this host does not have that address: "
+	}
+	if err != nil {
+		return fmt.Errorf("--vmnet-forward=%s: %s%w", f, why, err)
 	}
 	w.sockets[i] = s
 	return nil

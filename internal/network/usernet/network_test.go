@@ -168,7 +168,7 @@ func TestForwardPortInUse(t *testing.T) {
 		occupy(t, taken)
 		_, err := New(Options{Config: gateway.Config{Mode: network.ModeShared, Forwards: []network.Forward{first, taken}}})
 		require.ErrorIs(t, err, syscall.EADDRINUSE)
-		assert.Contains(t, err.Error(), fmt.Sprintf("forward %s port %d to 192.168.105.77:80: another program uses that port", proto, taken.HostPort))
+		assert.Contains(t, err.Error(), fmt.Sprintf("--vmnet-forward=%s: another program uses that port", taken))
 		occupy(t, first) // it is free again
 	}
 }
@@ -217,8 +217,9 @@ func TestConformance(t *testing.T) {
 // TestStatus is of a network with a lease and a forward.
 func TestStatus(t *testing.T) {
 	f := network.Forward{Proto: "tcp", HostPort: vnettest.FreePort(t), Guest: netip.MustParseAddrPort("192.168.105.2:80")}
-	o := Options{}
-	o.Mode, o.DHCPEnd, o.Gateway, o.Forwards = network.ModeHost, netip.MustParseAddr("192.168.105.9"), gatewayIP, []network.Forward{f}
+	o, open := Options{}, f
+	open.HostIP, open.HostPort = netip.IPv4Unspecified(), vnettest.FreePort(t)
+	o.DHCPEnd, o.Gateway, o.Forwards = netip.MustParseAddr("192.168.105.9"), gatewayIP, []network.Forward{f, open}
 	n := start(t, o)
 	g := vnettest.Attach(t, n, fakeguest.Options{Name: "Web"})
 	_, err := g.Configure()
@@ -235,13 +236,14 @@ func TestStatus(t *testing.T) {
 	assert.Equal(t, "192.168.105.2", d.Start.String())
 	assert.Equal(t, [2]int{8, 1}, [2]int{d.Size, d.Leased})
 	assert.Equal(t, map[string]uint64{"malformed": 0, "foreign": 0, "port_full": 0, "pool_full": 0}, d.Unanswered)
-	require.Len(t, u.Forwards, 1)
+	require.Len(t, u.Forwards, 2)
+	assert.Equal(t, fmt.Sprintf("0.0.0.0:%d", open.HostPort), u.Forwards[1].Host)
 	assert.Equal(t, fmt.Sprintf("tcp 127.0.0.1:%d 192.168.105.2:80 ", f.HostPort), fmt.Sprint(u.Forwards[0].Proto, " ", u.Forwards[0].Host, " ", u.Forwards[0].Guest, " ", u.Forwards[0].Error))
 	assert.Len(t, u.Drops, 5)
 	w := u.Gateway
 	assert.Equal(t, running, w.State)
 	assert.NotEqual(t, os.Getpid(), w.PID)
-	assert.Equal(t, fmt.Sprint(os.Geteuid(), " test 1"), fmt.Sprint(w.UID, " ", w.Version, " ", w.Protocol))
+	assert.Equal(t, fmt.Sprint(os.Geteuid(), " test 2"), fmt.Sprint(w.UID, " ", w.Version, " ", w.Protocol))
 
 	require.NoError(t, n.Close())
 	_, _ = n.Status()

@@ -160,7 +160,7 @@ func (n *Network) startAnchor(ctx context.Context) (*iface, error) {
 		for _, f := range n.opts.Forwards {
 			if err := i.ifc.Forward(ctx, f); err != nil {
 				n.await(i.stop())
-				return nil, fmt.Errorf("--vmnet-forward=%s:%d=%s: %w", f.Proto, f.HostPort, f.Guest, err)
+				return nil, fmt.Errorf("--vmnet-forward=%s: %w", f, err)
 			}
 		}
 	}

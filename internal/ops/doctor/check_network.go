@@ -206,5 +206,5 @@ func (x *exam) embedded(k *socket) {
 		x.ok("%s, here %s", text, printable.List(ways))
 		return
 	}
-	x.report(status.Warning, []string{"start the daemon with a forward, such as", "    --vmnet-forward=tcp:127.0.0.1:2222:" + x.Reach.String() + ":22"}, "%s, and none leads there", text)
+	x.report(status.Warning, []string{"start the daemon with a forward, such as", "    --vmnet-forward=tcp:2222=" + x.Reach.String() + ":22"}, "%s, and none leads there", text)
 }

@@ -142,7 +142,7 @@ func TestReach(t *testing.T) {
 		"no route, elsewhere":   {"192.168.105.9", "linux", syscall.EHOSTUNREACH, nil, "warning: the guest 192.168.105.9 is there (client 3 of the daemon at /var/run/socket_vmnet), but cannot be reached"},
 		"silent":                {"192.168.105.9", "", context.DeadlineExceeded, nil, "capture --client=3 --count=20 /var/run/socket_vmnet"},
 		"unknown":               {"192.168.105.77", "", syscall.EHOSTUNREACH, nil, "warning: no daemon that can be asked has a guest with the address 192.168.105.77"},
-		"embedded":              {"192.168.105.9", "", nil, embedded(), "--vmnet-forward=tcp:127.0.0.1:2222:192.168.105.9:22"},
+		"embedded":              {"192.168.105.9", "", nil, embedded(), "--vmnet-forward=tcp:2222=192.168.105.9:22"},
 		"embedded, with a port": {"192.168.105.9", "", nil, embedded(status.Forward{Proto: "tcp", Host: "127.0.0.1:80", Guest: "192.168.105.9:80"}), "ok: 192.168.105.9 is on the embedded network of the daemon at /var/run/socket_vmnet, which has no interface on this host: it is reached by forwarded ports only, here tcp 127.0.0.1:80"},
 		"not asked for":         {"", "", nil, nil, ""},
 	} {
