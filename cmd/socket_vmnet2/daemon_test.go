@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -48,6 +49,10 @@ var (
 func TestMain(m *testing.M) {
 	if code, ran := gateway.Main(compat.Version); ran { // of a network in this process
 		os.Exit(code)
+	}
+	if what := strings.Split(os.Getenv(floodEnv), ","); len(what) == 3 { // a guest
+		fmt.Fprintln(os.Stderr, flood(what[0], what[1], what[2]))
+		os.Exit(1)
 	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // those that are parallel mostly wait. None of them writes a program: a fork would hold it open

@@ -38,12 +38,13 @@ type guestConn struct {
 func newGuest(f *flow, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
 	g := &guestConn{ep: ep, wq: wq, readable: watch(wq, waiter.ReadableEvents), writable: watch(wq, waiter.WritableEvents)}
 	if f.key.proto == header.TCPProtocolNumber {
-		setKeepAlive(ep)
+		g.keepAlive(time.Minute, 10*time.Second)
 	}
 	if f.crowd {
-		ep.SocketOptions().SetReceiveBufferSize(crowdBuffer, true)
+		ep.SocketOptions().SetReceiveBufferSize(2*crowdBuffer, true)
 		ep.SocketOptions().SetSendBufferSize(crowdBuffer, true)
 	}
+	f.guest.Store(g)
 	return g
 }
 
@@ -170,12 +171,11 @@ func (g *guestConn) heard() uint64 {
 	return 0
 }
 
-// setKeepAlive lets a TCP connection to a guest that has gone silently end after about two and a half minutes.
-func setKeepAlive(ep tcpip.Endpoint) {
-	idle, interval := tcpip.KeepaliveIdleOption(time.Minute), tcpip.KeepaliveIntervalOption(10*time.Second)
-	_ = ep.SetSockOpt(&idle)
-	_ = ep.SetSockOpt(&interval)
-	ep.SocketOptions().SetKeepAlive(true)
+// keepAlive has a TCP connection whose guest has said nothing for idle ask it each interval. It ends after nine questions.
+func (g *guestConn) keepAlive(idle, interval time.Duration) {
+	_ = g.ep.SetSockOpt(new(tcpip.KeepaliveIdleOption(idle)))
+	_ = g.ep.SetSockOpt(new(tcpip.KeepaliveIntervalOption(interval)))
+	g.ep.SocketOptions().SetKeepAlive(true)
 }
 
 // hostConn is the host's end of a flow. One goroutine reads and one writes.

@@ -29,10 +29,14 @@ const (
 	// tcpBuffer is the receive buffer, of which half is the window, and the largest send buffer of a connection to a guest in
 	// bytes. With half of it a busy host's processors had to change hands for each 10 KB, and took 10 to 20 % longer.
 	tcpBuffer = 1 << 20
-	// crowd is how many connections a guest has when new ones get buffers of crowdBuffer bytes. A guest whose maxFlows connections
-	// are read at neither end holds no more than 224 MiB.
-	crowd       = 64
-	crowdBuffer = 256 << 10
+	// crowd is how many connections a guest has when new ones get buffers of crowdBuffer bytes to send, and twice that to receive. A
+	// guest whose maxFlows connections are read at neither end holds some 30 MiB.
+	crowd       = 16
+	crowdBuffer = 16 << 10
+	// sendBuffer is what a connection that is none of a crowd begins with.
+	sendBuffer = 256 << 10
+	// memoryLimit is from how many bytes on memory is collected more often.
+	memoryLimit = 192 << 20
 	// tcpTimeWait is how long an ended connection is remembered. Nothing on the way to a guest keeps segments for longer,
 	// and the usual minute would let a guest pile them up.
 	tcpTimeWait = 2 * time.Second
@@ -42,6 +46,10 @@ const (
 	dialTimeout    = 10 * time.Second
 	udpIdleTimeout = time.Minute
 	maxFlows       = 256 // TCP, and again UDP, per guest; of either per forward
+	// otherFiles is how many files the gateway opens beside those of flows: the pair, the ports of forwards, questions to name servers.
+	otherFiles = 96
+	// returnTime is how long a client that has gone may take to come back to its guest's TCP connections.
+	returnTime = 4 * time.Second
 )
 
 // engine is the gateway's TCP/IP stack with its flows.
@@ -97,7 +105,7 @@ func (e *engine) configure() error {
 	for _, o := range []tcpip.SettableTransportProtocolOption{
 		&sack, &timeWait, &retries,
 		&tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: tcpBuffer, Max: tcpBuffer},
-		&tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: crowdBuffer, Max: tcpBuffer},
+		&tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: sendBuffer, Max: tcpBuffer},
 	} {
 		errs = append(errs, e.stack.SetTransportProtocolOption(tcp.ProtocolNumber, o))
 	}

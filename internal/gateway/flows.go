@@ -5,12 +5,14 @@ package gateway
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
@@ -37,9 +39,8 @@ type flow struct {
 
 	used atomic.Int64 // UDP: when it carried something last, ns on the table's clock
 
-	// Of forwarded UDP.
-	guest *guestConn
-	at    atomic.Pointer[ipv4.ControlMessage] // where on the host the last datagram was sent to
+	guest atomic.Pointer[guestConn]           // nil before it is dialled and after the end
+	at    atomic.Pointer[ipv4.ControlMessage] // of forwarded UDP: where on the host the last datagram was sent to
 
 	ctx  context.Context
 	stop context.CancelFunc // ends the flow from outside
@@ -53,6 +54,8 @@ func (f *flow) release() {
 	f.table.mu.Lock()
 	defer f.table.mu.Unlock()
 	f.table.remove(f)
+	f.table.open--
+	f.guest.Store(nil) // orphans are kept for longer
 }
 
 func (f *flow) touch() { f.used.Store(int64(f.table.now())) }
@@ -67,15 +70,20 @@ type share struct {
 // counting by address would let it have more than its share, or use up the share of another.
 type flowTable struct {
 	started time.Time
+	most    int // flows, each of which has a file
 
 	mu      sync.Mutex
+	open    int               // flows, those included that are being ended
 	flows   map[flowKey]*flow // that have an id
 	shares  map[share]map[*flow]bool
 	orphans []*flow // of guests that left, oldest first, some of which have ended
 }
 
+// newFlowTable makes one whose flows leave otherFiles of those that this process may open.
 func newFlowTable() *flowTable {
-	return &flowTable{started: time.Now(), flows: map[flowKey]*flow{}, shares: map[share]map[*flow]bool{}}
+	var files unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+	return &flowTable{started: time.Now(), most: int(min(files.Cur, math.MaxInt32)) - otherFiles, flows: map[flowKey]*flow{}, shares: map[share]map[*flow]bool{}}
 }
 
 func (t *flowTable) now() time.Duration { return time.Since(t.started) }
@@ -87,16 +95,18 @@ func (t *flowTable) lookup(k flowKey) *flow {
 	return t.flows[k]
 }
 
-// add counts a new flow of the guest behind src. It returns nil if the guest has too many. A UDP flow takes the place of the
-// guest's longest idle one instead, since UDP never tells when it is done.
+// add counts a new flow of the guest behind src. It returns nil if the guest has too many: maxFlows, or as many as there is still room
+// for with all guests, so that however many one has, another one may have some. A UDP flow takes the place of the guest's longest idle
+// one instead, since UDP never tells when it is done.
 func (t *flowTable) add(src uint64, k flowKey) *flow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := share{src, k.proto}
-	if t.flows[k] != nil || k.proto == header.TCPProtocolNumber && len(t.shares[s]) >= maxFlows {
+	full := len(t.shares[s]) >= min(maxFlows, t.most-t.open)
+	if t.flows[k] != nil || full && (k.proto == header.TCPProtocolNumber || len(t.shares[s]) == 0 || t.open >= t.most) {
 		return nil
 	}
-	if len(t.shares[s]) >= maxFlows {
+	if full {
 		idle := slices.MinFunc(slices.Collect(maps.Keys(t.shares[s])), func(a, b *flow) int { return int(a.used.Load() - b.used.Load()) })
 		t.remove(idle)
 		idle.stop()
@@ -108,6 +118,7 @@ func (t *flowTable) add(src uint64, k flowKey) *flow {
 		t.shares[s] = map[*flow]bool{}
 	}
 	t.shares[s][f] = true
+	t.open++
 	if k.id != (stack.TransportEndpointID{}) {
 		t.flows[k] = f
 	}
@@ -125,14 +136,29 @@ func (t *flowTable) remove(f *flow) {
 	}
 }
 
-// guestGone tells that the port was closed. Its flows stay, within maxOrphans: those of the guest that left first end first.
-func (t *flowTable) guestGone(src uint64) {
+// guestGone tells that the port was closed. Its flows stay, within maxOrphans: those of the guest that left first end first. A TCP
+// connection ends unless its guest is heard of within returns.
+func (t *flowTable) guestGone(src uint64, returns time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.orphans = slices.DeleteFunc(t.orphans, func(f *flow) bool { return !t.shares[f.share][f] })
 	for _, p := range []tcpip.TransportProtocolNumber{header.TCPProtocolNumber, header.UDPProtocolNumber} {
 		t.orphans = slices.AppendSeq(t.orphans, maps.Keys(t.shares[share{src, p}]))
 	}
+	heard := map[*flow]uint64{}
+	for f := range t.shares[share{src, header.TCPProtocolNumber}] {
+		if g := f.guest.Load(); g != nil {
+			heard[f] = g.heard()
+			g.keepAlive(returns/4, returns/4)
+		}
+	}
+	time.AfterFunc(returns, func() {
+		for f, before := range heard {
+			if g := f.guest.Load(); g != nil && g.heard() == before {
+				f.stop()
+			}
+		}
+	})
 	for len(t.orphans) > maxOrphans {
 		t.orphans[0].stop()
 		t.orphans = t.orphans[1:]

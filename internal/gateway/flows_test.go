@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func TestOrphans(t *testing.T) {
 		}
 	}
 	leave := func(guest uint64) (ended [5]int) {
-		ft.guestGone(guest)
+		ft.guestGone(guest, time.Hour)
 		for guest, all := range flows {
 			for _, f := range all {
 				if f.ctx.Err() != nil {
@@ -77,11 +78,45 @@ func TestOrphans(t *testing.T) {
 	assert.Len(t, ft.orphans, maxOrphans)
 }
 
+// TestFewFiles: however many flows one guest has, another one has some, those that are still ending counted.
+func TestFewFiles(t *testing.T) {
+	ft := newFlowTable()
+	ft.most = 16
+	for guest, want := range []int{8, 4, 2} {
+		for i := range 20 {
+			ft.add(uint64(guest), someKey(header.TCPProtocolNumber, guest<<16|i))
+		}
+		assert.Len(t, ft.shares[share{uint64(guest), header.TCPProtocolNumber}], want)
+	}
+	for i := range 20 { // takes the place of its own, whose sockets are not closed yet
+		ft.add(9, someKey(header.UDPProtocolNumber, i))
+	}
+	assert.Equal(t, ft.most, ft.open)
+}
+
+// TestGone: connections of a client that has gone end, with something on the way to the guest or not, unless it comes back.
+func TestGone(t *testing.T) {
+	n := start(t, Config{}, tuning{returnTime: time.Second})
+	gone, back := newIPGuest(t, n, mac1, guestIP), newIPGuest(t, n, mac2, guestIP.Next())
+	_, idle := connect(t, gone)
+	_, busy := connect(t, gone)
+	guest, host := connect(t, back)
+	gone.Close()
+	n.write(AppendMessage(nil, KindGone, back.Port().(guestPort).session))
+	_, err := busy.Write([]byte("lost"))
+	require.NoError(t, err)
+	for _, c := range []net.Conn{idle, busy} {
+		_, err := c.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, syscall.ECONNRESET)
+	}
+	bothWays(t, guest, host, 1<<10)
+}
+
 // TestCrowd: a guest's first connections have large buffers, those after them small ones.
 func TestCrowd(t *testing.T) {
 	n := start(t, Config{}, tuning{})
 	g := newIPGuest(t, n, mac1, guestIP)
-	for _, receive := range []int64{tcpBuffer, crowdBuffer} {
+	for receive, send := range map[int64]int64{tcpBuffer: sendBuffer, 2 * crowdBuffer: crowdBuffer} {
 		guest, host := connect(t, g)
 		local := guest.LocalAddr().(*net.TCPAddr).AddrPort()
 		ep, ok := n.gw.engine.stack.FindTransportEndpoint(header.IPv4ProtocolNumber, header.TCPProtocolNumber, stack.TransportEndpointID{
@@ -91,7 +126,7 @@ func TestCrowd(t *testing.T) {
 		require.True(t, ok)
 		assert.Eventually(t, func() bool {
 			o := ep.SocketOptions()
-			return o.GetReceiveBufferSize() == receive && o.GetSendBufferSize() == crowdBuffer
+			return o.GetReceiveBufferSize() == receive && o.GetSendBufferSize() == send
 		}, patience, time.Millisecond)
 		for i := range crowd { // the second time they are there already
 			n.gw.engine.flows.add(g.Port().(guestPort).session, someKey(header.TCPProtocolNumber, i))

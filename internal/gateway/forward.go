@@ -122,7 +122,7 @@ func (f *forward) takeDatagram(p *ipv4.PacketConn, buf []byte) error {
 		if at != nil {
 			d.at.Store(&ipv4.ControlMessage{Src: at.Dst})
 		}
-		d.guest.offer(buf[:n])
+		d.guest.Load().offer(buf[:n])
 	}
 	return nil
 }
@@ -139,15 +139,16 @@ func (f *forward) flowFrom(p *ipv4.PacketConn, sender *net.UDPAddr) *flow {
 	if d == nil {
 		return nil
 	}
-	if d.guest = e.dialGuest(d, f.Guest); d.guest == nil {
+	guest := e.dialGuest(d, f.Guest)
+	if guest == nil {
 		d.release()
 		return nil
 	}
-	d.onEnd(d.guest.abort)
+	d.onEnd(guest.abort)
 	go func() {
 		defer d.release()
-		defer d.guest.close()
-		d.fromGuest(d.guest, func(b []byte) error {
+		defer guest.close()
+		d.fromGuest(guest, func(b []byte) error {
 			if _, err := p.WriteTo(b, d.at.Load(), sender); err != nil { // it may have been asked by a broadcast
 				_, _ = p.WriteTo(b, nil, sender)
 			}

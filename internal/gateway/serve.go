@@ -13,7 +13,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/gateway/dhcp"
@@ -34,19 +39,26 @@ func newGateway(end *os.File, t tuning) (*gateway, error) {
 		return nil, err
 	}
 	p.oob = make([]byte, 256)
-	t.dialTimeout, t.udpIdle = cmp.Or(t.dialTimeout, dialTimeout), cmp.Or(t.udpIdle, udpIdleTimeout)
+	t.dialTimeout, t.udpIdle, t.returnTime = cmp.Or(t.dialTimeout, dialTimeout), cmp.Or(t.udpIdle, udpIdleTimeout), cmp.Or(t.returnTime, returnTime)
 	if t.dial == nil {
 		t.dial = new(net.Dialer).DialContext
 	}
-	g := &gateway{tune: t, pair: p}
+	g := &gateway{tune: t, pair: p, begins: map[uint64]*rate.Limiter{}, trim: time.AfterFunc(time.Hour, giveBack)}
 	g.out = newOutlet(frame.MaxLen, func(b []byte, wait bool) (int, error) { return p.WriteWire(nil, b, wait) }, &g.drops)
 	g.log = slog.New(logger{slog.DiscardHandler, g.out})
 	return g, nil
 }
 
+// giveBack returns what is not used to the system. Pools keep theirs over one collection.
+func giveBack() {
+	runtime.GC()
+	debug.FreeOSMemory()
+}
+
 // serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
 // else is closed here.
 func (g *gateway) serve(hello Hello) error {
+	debug.SetMemoryLimit(memoryLimit)
 	go g.out.run()
 	hello.Protocol = Protocol
 	g.out.putMessage(KindHello, hello)
@@ -70,6 +82,9 @@ func (g *gateway) take(b frame.Batch) error {
 		g.handle(g.session, it.Frame())
 	}
 	g.flush(g.session)
+	for g.handled += b.Len(); g.handled >= HandledFrames; g.handled -= HandledFrames {
+		g.out.putMessage(KindHandled, nil)
+	}
 	return nil
 }
 
@@ -104,7 +119,9 @@ func (g *gateway) message(kind byte, body []byte) error {
 
 // gone lets the flows of a session wait for the client's return.
 func (g *gateway) gone(id uint64) error {
-	g.engine.flows.guestGone(id)
+	g.engine.flows.guestGone(id, g.tune.returnTime)
+	delete(g.begins, id)
+	g.trim.Reset(2 * returnTime)
 	if g.dhcp != nil {
 		g.dhcp.PortGone(id)
 	}

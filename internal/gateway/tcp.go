@@ -67,6 +67,9 @@ func (e *engine) tcpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	if e.flows.lookup(key) != nil {
 		return true // a repeated SYN while we dial, or while the last connection with these ports ends
 	}
+	if !e.gw.mayBegin(e.src) {
+		return true // the guest tries again
+	}
 	f := e.flows.add(e.src, key)
 	if f == nil {
 		e.gw.log.Warn("TCP connection refused because its guest has too many", "limit", maxFlows,

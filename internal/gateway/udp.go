@@ -20,6 +20,9 @@ func (e *engine) udpPacket(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	if !ok {
 		return false
 	}
+	if !e.gw.mayBegin(e.src) {
+		return true
+	}
 	f := e.flows.add(e.src, flowKey{proto: header.UDPProtocolNumber, id: id})
 	if f == nil {
 		return true // the last flow with these ports ends just now

@@ -13,7 +13,7 @@ import (
 )
 
 // Protocol is the version of what is spoken on the pair of sockets.
-const Protocol = 1
+const Protocol = 2
 
 // The stream on the pair, in both directions, is frames in wire form with messages between them. A message has the same prefix
 // with its top bit set, and then its kind and its body: JSON, but for Session's.
@@ -44,13 +44,15 @@ const (
 
 // Kinds of messages from the gateway to the daemon. The daemon checks each value.
 const (
-	KindHello    byte = iota + 64 // a Hello, the first of all
-	KindLeased                    // a dhcp.Lease, before the answer to the guest
-	KindUnleased                  // what older gateways said of a lease that is no more
-	KindAnswer                    // an Answer to KindAsk
-	KindFailing                   // what older gateways said of a forward that took nothing
-	KindLog                       // a LogLine
+	KindHello   byte = iota + 64 // a Hello, the first of all
+	KindLeased                   // a dhcp.Lease, before the answer to the guest
+	KindHandled                  // nothing: HandledFrames more frames were handled
+	KindAnswer                   // an Answer to KindAsk
+	KindLog                      // a LogLine
 )
+
+// HandledFrames is after how many frames a gateway says KindHandled.
+const HandledFrames = 32
 
 // A Hello is the first that a gateway says.
 type Hello struct {
@@ -148,6 +150,12 @@ func AppendMessage(dst []byte, kind byte, body any) []byte {
 	}
 	dst = binary.BigEndian.AppendUint32(dst, messageBit|uint32(1+len(b)))
 	return append(append(dst, kind), b...)
+}
+
+// Next is how long the frame or message at the begin of b is, in bytes with what is before it, and whether it is a frame.
+func Next(b []byte) (n int, isFrame bool) {
+	head := binary.BigEndian.Uint32(b)
+	return frame.PrefixLen + int(head&^messageBit), head&messageBit == 0
 }
 
 // AppendSession appends the message that the frames behind it come from a session.

@@ -49,10 +49,13 @@ type life struct {
 	late chan int    // forwards to pass
 	dead atomic.Bool // its process has been ended
 
+	ahead atomic.Int64 // frames that it was given and has not handled
+
 	turn sync.Mutex // of the goroutine that writes
 	left []byte     // what is to be written before anything else: the begin of its life, or the end of what was begun
 	head []byte
-	away bool // nothing more is written
+	next []byte // a turn of the queue
+	away bool   // nothing more is written
 }
 
 func (s *supervisor) newLife(conn *net.UnixConn, p *os.Process, rest []byte) (*life, error) {
@@ -185,7 +188,11 @@ func (l *life) message(kind byte, body []byte) error {
 	switch kind {
 	case gateway.KindLeased:
 		return gateway.Take(body, l.sup.net.leases.leased)
-	case gateway.KindUnleased, gateway.KindFailing:
+	case gateway.KindHandled:
+		if l.ahead.Add(-gateway.HandledFrames) < 0 { // what an image before this one gave
+			l.ahead.Store(0)
+		}
+		l.sup.queue.wake()
 		return nil
 	case gateway.KindAnswer:
 		return gateway.Take(body, l.answer)

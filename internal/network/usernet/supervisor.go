@@ -65,11 +65,16 @@ func (s *supervisor) Deliver(frame.Batch) {}
 // DeliverFrom implements bridge.sourceSink.
 func (s *supervisor) DeliverFrom(source any, b frame.Batch) {
 	session := source.(uint64)
+	full := 0
 	b.Runs(s.wants, func(run frame.Batch) {
 		if l := s.life.Load(); l == nil || !l.deliver(session, run) {
-			s.full.Add(uint64(s.queue.put(session, run)))
+			full += s.queue.put(session, run)
 		}
 	})
+	if full > 0 {
+		s.full.Add(uint64(full))
+		time.Sleep(time.Duration(full) * fullPause) // of this client alone
+	}
 }
 
 // wants counts the frames in which the gateway has no interest.

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -99,7 +100,12 @@ type liar struct {
 	mu   sync.Mutex
 	says []byte // after hello; then honest gateways follow
 	told int
+
+	heard atomic.Int64 // bytes
 }
+
+// Write implements io.Writer.
+func (x *liar) Write(b []byte) (int, error) { x.heard.Add(int64(len(b))); return len(b), nil }
 
 func (x *liar) start(end *os.File) (*os.Process, error) {
 	x.mu.Lock()
@@ -111,7 +117,7 @@ func (x *liar) start(end *os.File) (*os.Process, error) {
 	go func() {
 		defer end.Close()
 		_, _ = end.Write(says)
-		_, _ = io.Copy(io.Discard, end)
+		_, _ = io.Copy(x, end)
 	}()
 	c := exec.Command("sleep", "1000") // until it is killed
 	err := c.Start()
@@ -171,6 +177,21 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// TestWindow: a gateway that handles nothing is given a window and no more, also of a flood.
+func TestWindow(t *testing.T) {
+	x := &liar{t: t, says: gateway.AppendMessage(nil, gateway.KindHello, gateway.Hello{Protocol: gateway.Protocol})}
+	n := startUp(t, Options{Start: x.start})
+	g := vnettest.Attach(t, n, fakeguest.Options{})
+	time.Sleep(10 * time.Millisecond)
+	before, flood := x.heard.Load(), fakeguest.EthernetFrame(n.plan.MAC, g.MAC(), fakeguest.TypeIPv4, make([]byte, 46))
+	for range 1000 {
+		require.NoError(t, g.Send(flood, flood))
+	}
+	require.Eventually(t, func() bool { return x.heard.Load() >= before+window*64 }, patience, time.Millisecond)
+	time.Sleep(10 * time.Millisecond)
+	assert.Less(t, x.heard.Load(), before+2*window*64)
+}
+
 // TestLogLines: what a gateway logs is one line and not too many of them.
 func TestLogLines(t *testing.T) {
 	says := gateway.AppendMessage(nil, gateway.KindHello, gateway.Hello{Protocol: gateway.Protocol, Error: "become user 5: no"})
@@ -209,17 +230,16 @@ func TestQueueIsFair(t *testing.T) {
 	q.message(100, gateway.KindGone, uint64(100)) // had nothing to send
 	seen := map[uint64]string{}
 	for range 23 {
-		w := q.next()
-		seen[w.session] = string(w.buf)
-		w.free()
-		q.put(1, one) // goes on, and has its turn after the others
+		b, n := q.next(nil)
+		assert.LessOrEqual(t, n, turnFrames)
+		seen[binary.BigEndian.Uint64(b[5:])] = string(b) // behind KindSession
+		q.put(1, one)                                    // goes on, and has its turn after the others
 	}
 	assert.Len(t, seen, 23, "each had a turn")
 	gone := string(gateway.AppendMessage(nil, gateway.KindGone, uint64(99)))
 	assert.Equal(t, string(gateway.AppendSession(nil, 99))+string(one.Bytes())+gone, seen[99])
 	assert.Len(t, seen[100], len(gateway.AppendSession(nil, 100))+len(gone)+1)
-	for w := q.next(); w != nil; w = q.next() {
-		w.free()
+	for b, _ := q.next(nil); len(b) > 0; b, _ = q.next(b[:0]) {
 	}
 	assert.Zero(t, q.bytes)
 	assert.True(t, q.empty())
