@@ -128,7 +128,15 @@ func (g *gateway) handle(src uint64, f []byte) {
 	if g.joined.join(f) {
 		return
 	}
-	switch g.plan.inspect(f) {
+	v := g.plan.inspect(f)
+	if g.dhcp != nil && (v == toStack || v == toDNS) {
+		at := atAddress
+		if header.Ethernet(f).Type() == header.ARPProtocolNumber {
+			at = frame.MinLen + 14
+		}
+		g.dhcp.Seen(src, [6]byte(f[6:12]), netip.AddrFrom4([4]byte(f[at:])))
+	}
+	switch v {
 	case dropMalformed:
 		g.drops.malformed.Add(1)
 	case dropUnwanted:

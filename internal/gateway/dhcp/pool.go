@@ -28,7 +28,7 @@ type lease struct {
 	port  uint64        // of the bridge, where the client was seen last; 0 = none that is there now
 }
 
-// active tells whether no other client may have the address now.
+// active tells whether no other client may have the address now, unless it gets none otherwise and port is 0.
 func (l *lease) active(now time.Duration) bool { return l.until > now }
 
 // leased tells whether the client has the address now.
@@ -119,7 +119,7 @@ func (p *pool) charged(port uint64, mac mac48, now time.Duration) (n int) {
 }
 
 // choose picks the address for a client without one: the one reserved for it, else what it asks for, else one never leased, else the
-// one that ended first. It returns the zero Addr when all are taken.
+// oldest that nothing uses. It returns the zero Addr when all are in use.
 func (p *pool) choose(mac mac48, wish netip.Addr, now time.Duration) netip.Addr {
 	if own, ok := p.fixed[mac]; ok {
 		return own
@@ -132,16 +132,17 @@ func (p *pool) choose(mac mac48, wish netip.Addr, now time.Duration) netip.Addr 
 			return ip
 		}
 	}
-	if old := p.oldestEnded(now); old != nil {
+	if old := p.oldest(now); old != nil {
 		return old.ip
 	}
 	return netip.Addr{}
 }
 
-func (p *pool) oldestEnded(now time.Duration) *lease {
+// oldest is the lease that ends first, or has, of those whose clients are at no port.
+func (p *pool) oldest(now time.Duration) *lease {
 	var old *lease
 	for _, l := range p.byMAC {
-		if !l.active(now) && p.contains(l.ip) && (old == nil || l.until < old.until || l.until == old.until && l.ip.Less(old.ip)) {
+		if (!l.active(now) || l.port == 0) && p.contains(l.ip) && (old == nil || l.until < old.until || l.until == old.until && l.ip.Less(old.ip)) {
 			old = l
 		}
 	}
@@ -149,7 +150,7 @@ func (p *pool) oldestEnded(now time.Duration) *lease {
 }
 
 // take gives ip, which is usable for mac, to mac and returns the lease. An ended lease of another client for ip is forgotten, another
-// address that mac had, and where too many are remembered, the lease that ended first. It returns nil if none has ended.
+// address that mac had, and where too many are remembered, the oldest lease. It returns nil if all are in use.
 func (p *pool) take(mac mac48, ip netip.Addr, now time.Duration) *lease {
 	if other := p.byIP[ip]; other != nil {
 		if other.mac == mac {
@@ -164,7 +165,7 @@ func (p *pool) take(mac mac48, ip netip.Addr, now time.Duration) *lease {
 		delete(p.byIP, l.ip)
 	}
 	if _, fixed := p.fixed[mac]; !fixed && p.byMAC[mac] == nil && len(p.byMAC) >= p.limit {
-		old := p.oldestEnded(now)
+		old := p.oldest(now)
 		if old == nil {
 			return nil
 		}

@@ -145,7 +145,17 @@ func (s *Server) Stats() (c Counters, size, leased int) {
 	return s.stats, s.pool.size, min(leased, s.pool.size)
 }
 
-// PortGone tells that a port of the bridge was closed. Its leases stay: the guest comes back with another port.
+// Seen tells that a client at a port sends from ip: it is there, though it has not asked for anything since it came back.
+func (s *Server) Seen(port uint64, mac [6]byte, ip netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.pool.byIP[ip]; l != nil && l.mac == mac && l.port == 0 {
+		l.port = port
+	}
+}
+
+// PortGone tells that a port of the bridge was closed. Its leases stay for the guest that comes back with another port, until another
+// guest would get none.
 func (s *Server) PortGone(port uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -302,6 +302,24 @@ func TestFullPool(t *testing.T) {
 	assert.Empty(t, r.tell(2, discover), "the one that lost its address gets none")
 }
 
+// TestNewcomerGetsAddress: clients that come, take an address and go, however many, leave some for others. Who is there keeps its own.
+func TestNewcomerGetsAddress(t *testing.T) {
+	r := newRig(t, "192.168.105.5") // 4 addresses
+	stays, back := r.lease(1), r.lease(2)
+	r.srv.PortGone(2)
+	r.srv.Seen(1002, [6]byte(mac(2)), netip.MustParseAddr("192.168.105.3")) // it came back, and sends
+	r.srv.Seen(1003, [6]byte(mac(3)), netip.MustParseAddr("192.168.105.2")) // in another's name
+	for n := 10; n < 300; n++ {
+		require.NotEmpty(t, r.lease(n))
+		r.srv.PortGone(uint64(n))
+	}
+	assert.Equal(t, "ACK "+stays, r.tell(1, request, ciaddr(stays)))
+	assert.Equal(t, "ACK "+back, r.tellFrom(1002, 2, request, ciaddr(back)))
+	assert.Zero(t, r.stats().PoolFull)
+	r.restart() // nobody is seen yet
+	assert.NotEmpty(t, r.lease(300))
+}
+
 // TestPerPort: 16 addresses behind a port, offers and declined ones included; the rest of the pool is for others.
 func TestPerPort(t *testing.T) {
 	r := newRig(t, "192.168.105.254")
