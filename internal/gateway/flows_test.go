@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
 func someKey(p tcpip.TransportProtocolNumber, i int) flowKey {
@@ -110,26 +109,4 @@ func TestGone(t *testing.T) {
 		assert.ErrorIs(t, err, syscall.ECONNRESET)
 	}
 	bothWays(t, guest, host, 1<<10)
-}
-
-// TestCrowd: a guest's first connections have large buffers, those after them small ones.
-func TestCrowd(t *testing.T) {
-	n := start(t, Config{}, tuning{})
-	g := newIPGuest(t, n, mac1, guestIP)
-	for receive, send := range map[int64]int64{tcpBuffer: sendBuffer, 2 * crowdBuffer: crowdBuffer} {
-		guest, host := connect(t, g)
-		local := guest.LocalAddr().(*net.TCPAddr).AddrPort()
-		ep, ok := n.gw.engine.stack.FindTransportEndpoint(header.IPv4ProtocolNumber, header.TCPProtocolNumber, stack.TransportEndpointID{
-			LocalPort: host.LocalAddr().(*net.TCPAddr).AddrPort().Port(), LocalAddress: tcpip.AddrFrom4(aliasIP.As4()),
-			RemotePort: local.Port(), RemoteAddress: tcpip.AddrFrom4(guestIP.As4()),
-		}, nicID).(tcpip.Endpoint)
-		require.True(t, ok)
-		assert.Eventually(t, func() bool {
-			o := ep.SocketOptions()
-			return o.GetReceiveBufferSize() == receive && o.GetSendBufferSize() == send
-		}, patience, time.Millisecond)
-		for i := range crowd { // the second time they are there already
-			n.gw.engine.flows.add(g.Port().(guestPort).session, someKey(header.TCPProtocolNumber, i))
-		}
-	}
 }

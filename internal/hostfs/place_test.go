@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,6 +65,49 @@ func TestGiveSwapped(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestGiveBesideSwapper: whatever another user puts in the place of sockets meanwhile, nothing happens to that user's choice of a file.
+func TestGiveBesideSwapper(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.WriteFile("target", nil, 0o600))
+	stop := make(chan struct{})
+	var swapper sync.WaitGroup
+	swapper.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = errors.Join(os.Link("target", "x"), os.Rename("x", "s"))
+			}
+		}
+	})
+	given := 0
+	for range 1000 {
+		_ = os.Remove("s")
+		fd, err := NewSocket(unix.SOCK_STREAM)
+		require.NoError(t, err)
+		at := Place{Name: filepath.Join(dir, "s")}
+		if BindPrivate(fd, "s") == nil {
+			if n, err := at.Node(); err == nil {
+				if _, err := at.Give(n, -1, os.Getegid(), 0o777); err == nil {
+					given++
+				}
+			}
+		}
+		require.NoError(t, unix.Close(fd))
+		fi, err := os.Lstat("target")
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), fi.Mode())
+	}
+	close(stop)
+	swapper.Wait()
+	left, err := filepath.Glob(".*")
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	t.Log(given, "of 1000 sockets were given")
 }
 
 // TestLockRefuses: a lock that is taken, and a file that is not at its place any more when its lock is taken.
