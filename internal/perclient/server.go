@@ -164,19 +164,15 @@ func (s *Server) begin(c *Session) *Session {
 // refuseOne turns a client away that is one too many.
 func (s *Server) refuseOne(l link.Link) {
 	s.warnRefused()
-	drain := func() {
-		l.Drain()
-		_ = l.Close()
-	}
 	select {
 	case s.refuse <- struct{}{}:
 		s.running.Go(func() {
 			defer func() { <-s.refuse }()
-			drain()
+			l.Drain()
+			_ = l.Close()
 		})
-	default: // read what is there, so that at least this is no reset
-		l.Shutdown(link.DrainSchedule{Hard: 2 * time.Millisecond})
-		drain()
+	default: // may be a reset to it, but nothing waits
+		_ = l.Close()
 	}
 }
 
