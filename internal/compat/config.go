@@ -110,10 +110,11 @@ type Config struct {
 	DisableRA       bool
 	MTU             int // bytes, layer 3; 0: the default, 1500
 	// Reservations need a gateway, so they are inside Subnet.
-	Reservations []network.Reservation
+	Reservations  []network.Reservation
+	LoopbackPorts []uint16 // of HostLoopback
 	// Forwards lead to addresses inside Subnet, where that is known.
 	Forwards     []network.Forward
-	HostLoopback string // "on", "off", or empty: as ReachHostLoopback has it
+	HostLoopback string // "on", "off", ports, or empty: as ReachHostLoopback has it
 	Isolate      bool   // guests reach the host and, in shared mode, the outside, but not each other
 	Offload      bool
 
@@ -168,7 +169,7 @@ func defaultConfig() Config {
 // keeps guests from the outside, or from each other, does not open what the host's programs serve to this host alone.
 func (c *Config) ReachHostLoopback() bool {
 	if c.HostLoopback != "" {
-		return c.HostLoopback == "on"
+		return c.HostLoopback != "off"
 	}
 	return c.Mode == network.ModeShared && !c.Isolate
 }

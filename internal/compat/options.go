@@ -101,7 +101,7 @@ func (s *settings) ownNetwork() []cli.Flag {
 	return []cli.Flag{
 		oneOf("backend", "`(auto|usernet|vmnet)` vmnet.framework or the embedded network\n(default: vmnet on macOS, usernet elsewhere)", &s.Backend),
 		Checked("dns-record", "`NAME=IP` a name for the guests' DNS\nmay be given several times", s.addDNSRecord),
-		oneOf("host-loopback", "`(on|off)` guests reach this host's 127.0.0.1 as host.internal\non the embedded network (default: on; off in mode \"host\" and with --isolate)", &s.HostLoopback),
+		Checked("host-loopback", "`on|off|PORT[,PORT]...` guests reach this host's 127.0.0.1 as host.internal\non the embedded network, or these ports of it (default: on; off in mode \"host\" and with --isolate)", s.setHostLoopback),
 		named("gateway-user", "`USER` user of the embedded network's gateway process\nwhere the daemon is root (default: nobody)", "the name of a user", &s.GatewayUser),
 		on("vmnet-gateway-any", "let --vmnet-gateway be a public address\nguests do not reach the address's owner then", &s.gatewayAny),
 		oneOf("vmnet-api", "`(auto|network|interface)` how vmnet makes the network\nby a network object (macOS 26) or plain interfaces (default: interfaces, unless another option needs the network object)", &s.VmnetAPI),

@@ -86,7 +86,8 @@ func TestOptions(t *testing.T) {
 		{"--vmnet-disable-dns-proxy", func(c *Config) { c.DisableDNSProxy = true }},
 		{"--vmnet-disable-ra", func(c *Config) { c.DisableRA = true }},
 		{"--vmnet-mtu=16384", func(c *Config) { c.MTU = 16384 }},
-		{"--host-loopback=on --host-loopback off", func(c *Config) { c.HostLoopback = "off" }},
+		{"--host-loopback=1 --host-loopback off", func(c *Config) { c.HostLoopback = "off" }},
+		{"--host-loopback=80,8080", func(c *Config) { c.HostLoopback, c.LoopbackPorts = "80,8080", []uint16{80, 8080} }},
 		{"--isolate", func(c *Config) { c.Isolate = true }},
 		{"--anti-spoof", func(c *Config) { c.AntiSpoof = true }},
 		{"--offload", func(c *Config) { c.Offload = true }},
@@ -178,6 +179,7 @@ func TestBadOptions(t *testing.T) {
 		{reserve + "0.0.0.0", `: "0.0.0.0" ` + guest},
 		{reserve + "224.0.0.1", `: "224.0.0.1" ` + guest},
 		{"--vmnet-forward=", forms},
+		{"--host-loopback=80,", ": use on, off, or ports such as 8080,9000"},
 		{"--vmnet-forward=sctp:80=192.168.105.2:80", `: "sctp" cannot be forwarded, only tcp and udp`},
 		{"--vmnet-forward=tcp:65536=192.168.105.2:80", `: "65536" ` + port},
 		{"--vmnet-forward=tcp:::1:80=192.168.105.2:80", `: "" is not an IPv4 address of this host`},
@@ -229,7 +231,7 @@ func TestBadOptions(t *testing.T) {
 func TestReachHostLoopback(t *testing.T) {
 	for argv, want := range map[string]bool{
 		"": true, "--vmnet-disable-nat44": true, "--host-loopback=off": false, "--vmnet-mode=host": false, "--isolate": false,
-		"--vmnet-mode=host --host-loopback=on": true, "--isolate --vmnet-mode=host --host-loopback=on": true,
+		"--vmnet-mode=host --host-loopback=80": true, "--isolate --vmnet-mode=host --host-loopback=on": true,
 	} {
 		r := parse(t, New, newWords(argv))
 		require.NotNil(t, r.cfg, r.stderr)

@@ -43,6 +43,21 @@ func (s *settings) addReservation(v string) error {
 	return nil
 }
 
+func (s *settings) setHostLoopback(v string) error {
+	s.HostLoopback, s.LoopbackPorts = v, nil
+	if v == "on" || v == "off" {
+		return nil
+	}
+	for text := range strings.SplitSeq(v, ",") {
+		port, ok := parseDecimal(text, 1, 65535)
+		if !ok {
+			return invalid("host-loopback", v, "use on, off, or ports such as 8080,9000")
+		}
+		s.LoopbackPorts = append(s.LoopbackPorts, uint16(port))
+	}
+	return nil
+}
+
 func (s *settings) addForward(v string) error {
 	host, guest, _ := strings.Cut(v, "=")
 	proto, hostPort, okHost := strings.Cut(host, ":")

@@ -118,6 +118,7 @@ func usernetOptions(cfg *compat.Config, log *slog.Logger) usernet.Options {
 			DNSRecords:      map[string]netip.Addr{},
 
 			DisableHostLoopback: !cfg.ReachHostLoopback(),
+			LoopbackPorts:       cfg.LoopbackPorts,
 		},
 		Log: log,
 	}

@@ -45,6 +45,7 @@ type Config struct {
 
 	// DisableHostLoopback: the host has no alias, so that guests do not reach its loopback; host.internal has no address.
 	DisableHostLoopback bool
+	LoopbackPorts       []uint16 // the only ones that guests reach; none: all
 	// Private is where the daemon listens for what is of this host and tells of all guests. No guest is led there by TCP; zero = nowhere.
 	Private netip.AddrPort
 

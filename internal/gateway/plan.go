@@ -36,6 +36,7 @@ type Plan struct {
 	nat       bool           // guests reach the outside
 	dns       bool           // the gateway has a name server
 	private   netip.AddrPort // of the host: no TCP leads there; zero = nowhere
+	ports     []uint16       // of the host's loopback; none: all
 }
 
 // Plan works out what follows from c. What parses the command line has checked each value, and against each other; this refuses what
@@ -50,7 +51,7 @@ func (c Config) Plan() (Plan, error) {
 	p := Plan{
 		Gateway: c.Gateway, Subnet: netip.PrefixFrom(c.Gateway, cmp.Or(c.PrefixLen, defaultPrefixLen)).Masked(),
 		MTU: cmp.Or(c.MTU, defaultMTU), nat: c.Mode == network.ModeShared && !c.DisableNAT44, dns: !c.DisableDNSProxy,
-		private: c.Private,
+		private: c.Private, ports: c.LoopbackPorts,
 	}
 	p.broadcast = lastAddr(p.Subnet)
 	if !c.DisableHostLoopback {
@@ -171,7 +172,7 @@ func lastAddr(p netip.Prefix) netip.Addr {
 func (p *Plan) target(dst netip.AddrPort) (netip.AddrPort, bool) {
 	a := dst.Addr()
 	if a == p.Alias && a.IsValid() {
-		return netip.AddrPortFrom(loopback4, dst.Port()), dst.Port() != 0
+		return netip.AddrPortFrom(loopback4, dst.Port()), dst.Port() != 0 && (len(p.ports) == 0 || slices.Contains(p.ports, dst.Port()))
 	}
 	if !p.nat || !a.Is4() || dst.Port() == 0 {
 		return netip.AddrPort{}, false

@@ -89,7 +89,7 @@ func TestIdentity(t *testing.T) {
 func TestTarget(t *testing.T) {
 	plans := map[string]Plan{}
 	for name, o := range map[string]Config{
-		"shared": {Mode: network.ModeShared}, "host": {Mode: network.ModeHost}, "no NAT": {Mode: network.ModeShared, DisableNAT44: true},
+		"shared": {Mode: network.ModeShared}, "host": {Mode: network.ModeHost}, "no NAT": {Mode: network.ModeShared, DisableNAT44: true}, "ports": {Mode: network.ModeHost, LoopbackPorts: []uint16{1, 80}},
 	} {
 		p, err := o.Plan()
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestTarget(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for name, want := range map[string]string{"shared": tt.shared, "host": tt.host, "no NAT": tt.host} {
+			for name, want := range map[string]string{"shared": tt.shared, "host": tt.host, "no NAT": tt.host, "ports": tt.host} {
 				p := plans[name]
 				got, ok := p.target(netip.MustParseAddrPort(tt.dst))
 				assert.Equal(t, want != "", ok, name)
@@ -131,6 +131,8 @@ func TestTarget(t *testing.T) {
 			}
 		})
 	}
+	_, ok := new(Plan{Alias: aliasIP, ports: []uint16{80}}).target(netip.AddrPortFrom(aliasIP, 81))
+	assert.False(t, ok)
 	t.Run("no alias", func(t *testing.T) {
 		p, err := Config{Mode: network.ModeHost, Gateway: addrOf("10.0.0.1"), PrefixLen: 30}.Plan()
 		require.NoError(t, err)
