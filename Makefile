@@ -224,20 +224,24 @@ soak:
 	$(GO) run ./test/soak -duration '$(SOAK_DURATION)' -seed '$(SOAK_SEED)' -clients '$(SOAK_CLIENTS)' $(SOAK_FLAGS)
 
 # Every fuzz target in turn, for so long each. What crashed one is where go test puts it, in testdata/fuzz of its package, for
-# good: from then on it is a test.
+# good: from then on it is a test. FUZZLOG gets a line: the day, for how long, targets, executions, crashes.
 FUZZTIME ?= 30s
+FUZZLOG ?= docs/reliability/fuzz.tsv
 
 .PHONY: fuzz
 fuzz:
-	@failed=; \
+	@failed=; targets=0; execs=0; mkdir -p build; \
 	for dir in $$(grep -rl '^func Fuzz' --include='*_test.go' attach cmd internal test | xargs -n 1 dirname | sort -u); do \
 		listed=$$($(GO) -C $$dir test -list '^Fuzz' .) || { echo "$$listed"; failed="$$failed $$dir"; continue; }; \
 		for target in $$(echo "$$listed" | grep '^Fuzz'); do \
-			echo "$$dir.$$target"; \
-			$(GO) -C $$dir test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 200x -parallel 2 . || \
-				failed="$$failed $$dir.$$target"; \
+			$(GO) -C $$dir test -run '^$$' -fuzz "^$$target\$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 200x -parallel 2 . >build/fuzz.log 2>&1 || \
+				{ failed="$$failed $$dir.$$target"; cat build/fuzz.log; }; \
+			n=$$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' build/fuzz.log | tail -n 1); \
+			echo "$$dir.$$target $${n:-0}"; targets=$$((targets + 1)); execs=$$((execs + $${n:-0})); \
 		done; \
 	done; \
+	echo "$$execs executions of $$targets targets, $$(echo $$failed | wc -w) failed"; \
+	printf '%s\t%s\t%s\t%s\t%s\n' "$$(date -u +%F)" '$(FUZZTIME)' $$targets $$execs $$(echo $$failed | wc -w) >>'$(FUZZLOG)'; \
 	test -z "$$failed" || { echo "fuzz: these failed:$$failed"; exit 1; }
 
 # Archives for macOS and Linux, byte for byte the same from any system with the same release of Go: docs/releasing.md.

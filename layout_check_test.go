@@ -303,7 +303,7 @@ var licences = []struct{ name, has, hasNot string }{
 // licenceOf recognises the licence in a module's directory, "" if there is none that is known.
 func licenceOf(t *testing.T, dir string) string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "LICEN[CS]E*"))
+	names, err := filepath.Glob(filepath.Join(dir, "[Ll][Ii][Cc][Ee][Nn][CcSs][Ee]*"))
 	require.NoError(t, err)
 	more, err := filepath.Glob(filepath.Join(dir, "COPY*"))
 	require.NoError(t, err)
@@ -318,10 +318,10 @@ func licenceOf(t *testing.T, dir string) string {
 }
 
 func licenceIn(text string) string {
-	text = strings.NewReplacer(",", "", "*", "").Replace(strings.Join(strings.Fields(text), " "))
+	text = strings.ToLower(strings.NewReplacer(",", "", "*", "").Replace(strings.Join(strings.Fields(text), " ")))
 	for _, l := range licences {
-		has := strings.ReplaceAll(l.has, ",", "")
-		if strings.Contains(text, has) && (l.hasNot == "" || !strings.Contains(text, l.hasNot)) {
+		has := strings.ToLower(strings.ReplaceAll(l.has, ",", ""))
+		if strings.Contains(text, has) && (l.hasNot == "" || !strings.Contains(text, strings.ToLower(l.hasNot))) {
 			return l.name
 		}
 	}

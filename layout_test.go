@@ -183,6 +183,8 @@ var direct = map[string]use{
 	"howett.net/plist":                    {"BSD-3-Clause", []string{"internal/ops/find", "tools/release"}, []string{"*"}},
 	"golang.org/x/term":                   {"BSD-3-Clause", []string{"cmd/socket_vmnet2"}, nil},
 	"golang.org/x/net":                    {"BSD-3-Clause", []string{"internal/gateway", "internal/ops/freenet", "internal/perclient/capture"}, nil},
+	"github.com/elastic/go-seccomp-bpf":   {"Apache-2.0", []string{"internal/gateway"}, nil},
+	"github.com/landlock-lsm/go-landlock": {"MIT", []string{"internal/gateway"}, nil},
 	"golang.org/x/time":                   {"BSD-3-Clause", []string{"internal/compat", "internal/daemon/control", "internal/gateway", "internal/network/bridge"}, nil},
 	"github.com/gopacket/gopacket":        {"BSD-3-Clause", []string{"internal/perclient/capture"}, []string{"cmd/socket_vmnet2"}},
 	"github.com/miekg/dns":                {"BSD-3-Clause", []string{"internal/gateway/dns"}, []string{"internal/gateway"}},

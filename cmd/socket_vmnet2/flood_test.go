@@ -43,7 +43,7 @@ func TestFlood(t *testing.T) {
 				c := exec.CommandContext(ctx, os.Args[0])
 				c.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%d,%s", floodEnv, kind, i, p.sock))
 				require.NoError(t, c.Start())
-				defer func() { _ = c.Wait() }()
+				defer func() { stop(); _ = c.Wait() }()
 			}
 			p.serving(t, n+1)
 			var rtts []time.Duration
@@ -67,7 +67,7 @@ func TestFlood(t *testing.T) {
 // flood sends until this process is killed.
 func flood(kind, last, socket string) error {
 	n, _ := strconv.Atoi(last)
-	g, err := configure(socket, byte(n))
+	g, err := configure(socket, byte(n), patience)
 	for port := uint16(0); err == nil; {
 		var packets [][]byte
 		for range 64 {
@@ -95,9 +95,8 @@ type routed struct {
 	gateway net.HardwareAddr
 }
 
-// configure makes a guest that waits up to 5 s for each answer.
-func configure(socket string, last byte) (g routed, err error) {
-	if g.Guest, err = fakeguest.Dial(socket, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 2, last}, Timeout: 5 * time.Second}); err != nil {
+func configure(socket string, last byte, timeout time.Duration) (g routed, err error) {
+	if g.Guest, err = fakeguest.Dial(socket, fakeguest.Options{MAC: net.HardwareAddr{2, 0, 0, 0, 2, last}, Timeout: timeout}); err != nil {
 		return g, err
 	}
 	if _, err = g.Configure(); err == nil {
@@ -106,9 +105,10 @@ func configure(socket string, last byte) (g routed, err error) {
 	return g, err
 }
 
+// configured makes a guest that waits up to 5 s for each answer.
 func configured(t *testing.T, p *process, last byte) routed {
 	t.Helper()
-	g, err := configure(p.sock, last)
+	g, err := configure(p.sock, last, 5*time.Second)
 	t.Cleanup(g.Close)
 	require.NoError(t, err)
 	return g

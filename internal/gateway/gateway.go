@@ -68,7 +68,7 @@ type gateway struct {
 }
 
 // How many flows a session may begin in a second, and at once. One takes about 60 µs of processor time, which others wait for.
-const beginRate, beginBurst = 1000, maxFlows
+const beginRate, beginBurst = 1000, 128
 
 // mayBegin counts what a session begins, and tells whether there is still room for it. It runs inside handle.
 func (g *gateway) mayBegin(session uint64) bool {

@@ -81,7 +81,7 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	require.NoError(t, err)
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		n.err = n.gw.serve(Hello{Version: "test"})
+		n.err = n.gw.serve(Hello{Version: "test"}, nil)
 		_ = n.gw.pair.Close() // as when its process ends
 	})
 	loops.Go(n.read)
@@ -92,13 +92,13 @@ func start(t testing.TB, c Config, tune tuning) *Network {
 	n.write(AppendMessage(nil, KindStart, nil))
 	n.ask()
 	for i, f := range c.Forwards {
-		n.pass(i, listen(t, c, f))
+		n.pass(i, listen(t, f))
 	}
 	return n
 }
 
 // listen opens the port of a forward as the daemon does it.
-func listen(t testing.TB, c Config, f network.Forward) *os.File {
+func listen(t testing.TB, f network.Forward) *os.File {
 	at := netip.AddrPortFrom(f.HostIP, f.HostPort)
 	var socket interface {
 		io.Closer

@@ -78,7 +78,7 @@ func Main(version string) (code int, ran bool) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	g, err := newGateway(os.NewFile(pairFD, "daemon"), tuning{})
 	if err == nil {
-		err = g.serve(hello)
+		err = g.serve(hello, confine())
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "ERROR| the gateway of the embedded network ends: %v\n", err)

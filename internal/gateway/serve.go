@@ -57,11 +57,14 @@ func giveBack() {
 
 // serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing
 // else is closed here.
-func (g *gateway) serve(hello Hello) error {
+func (g *gateway) serve(hello Hello, unconfined error) error {
 	debug.SetMemoryLimit(memoryLimit)
 	go g.out.run()
 	hello.Protocol = Protocol
 	g.out.putMessage(KindHello, hello)
+	if unconfined != nil {
+		g.log.Warn("the gateway's process has more rights than it needs", "error", unconfined)
+	}
 	parser := Parser{Frames: g.take, Message: g.message, MaxMessage: maxConfig}
 	for {
 		if err := g.pair.Receive(&parser); errors.Is(err, io.EOF) {
