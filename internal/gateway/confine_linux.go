@@ -5,6 +5,8 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 
 	"github.com/elastic/go-seccomp-bpf"
 	"github.com/landlock-lsm/go-landlock/landlock"
@@ -24,12 +26,16 @@ var systemCalls = []string{
 	"getrandom", "getrlimit", "prlimit64", "uname",
 }
 
-// readable are where a gateway reads files: the host's resolvers, and what names and addresses of Go's need.
+// readable are where a gateway reads files, beside what /etc/resolv.conf leads to: what Go's package net and its runtime ask for.
 var readable = []string{"/etc", "/run", "/proc"}
 
 // confine leaves this process the files below readable, to read, as far as this kernel has Landlock, and systemCalls. All others fail.
 func confine() error {
-	files := landlock.V5.BestEffort().RestrictPaths(landlock.RODirs(readable...).IgnoreIfMissing())
+	dirs := readable
+	if real, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil { // somewhere else, as on WSL
+		dirs = append(slices.Clone(dirs), filepath.Dir(real))
+	}
+	files := landlock.V5.BestEffort().RestrictPaths(landlock.RODirs(dirs...).IgnoreIfMissing())
 	calls := seccomp.LoadFilter(seccomp.Filter{
 		NoNewPrivs: true, Flag: seccomp.FilterFlagTSync,
 		Policy: seccomp.Policy{

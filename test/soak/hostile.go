@@ -124,10 +124,7 @@ func badStreams() []choice[badThing] {
 // badLengths are streams that go wrong.
 func badLengths() []choice[badThing] {
 	return []choice[badThing]{
-		{6, fatal("stream: length 69633", func(source) []byte { return []byte{0, 1, 0x10, 1} })},
-		{6, fatal("stream: length 0xffffffff", func(source) []byte { return []byte{255, 255, 255, 255} })},
-		{6, fatal("stream: text", func(source) []byte { return []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n") })},
-		{6, fatal("stream: any length above", func(s source) []byte {
+		{18, fatal("stream: any length above", func(s source) []byte {
 			return binary.BigEndian.AppendUint32(nil, 69_633+s.Uint32N(1<<31))
 		})},
 		{10, onStream("stream: runts", 100*time.Millisecond, func(_ *hostile, s source) (b []byte, n int) {
@@ -285,19 +282,21 @@ func (h *hostile) gatewayFlood(s source) (b []byte, n int) {
 	if gw == nil {
 		return nil, 0
 	}
-	n = 10 + s.IntN(100)
-	to := gatewayAddr
+	n = 10 + s.IntN(1000)
 	for i := range n {
-		from := netip.AddrFrom4([4]byte{192, 168, 105, byte(100 + s.IntN(100))})
-		port := uint16(s.Uint32())
+		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 168, 105, byte(100 + s.IntN(100))}), uint16(s.Uint32()))
 		var p []byte
-		switch i % 3 {
+		switch i % 5 {
+		case 3: // begins a flow with the host, where nothing listens
+			p = fakeguest.TCPPacket(from, netip.AddrPortFrom(aliasAddr, 9), fakeguest.TCPSyn, 1, 0)
+		case 4:
+			p = fakeguest.UDPPacket(from, netip.AddrPortFrom(aliasAddr, 9), nil)
 		case 0:
-			p = fakeguest.TCPPacket(netip.AddrPortFrom(from, port), netip.AddrPortFrom(to, uint16(s.Uint32())), byte(s.Uint32()), s.Uint32(), s.Uint32())
+			p = fakeguest.TCPPacket(from, netip.AddrPortFrom(gatewayAddr, uint16(s.Uint32())), byte(s.Uint32()), s.Uint32(), s.Uint32())
 		case 1:
-			p = fakeguest.UDPPacket(netip.AddrPortFrom(from, port), netip.AddrPortFrom(to, 53), make([]byte, s.IntN(60)))
+			p = fakeguest.UDPPacket(from, netip.AddrPortFrom(gatewayAddr, 53), make([]byte, s.IntN(60)))
 		default:
-			p = fakeguest.IPv4Packet(from, to, fakeguest.ProtoICMP, fakeguest.ICMPMessage(byte(s.Uint32()), 1, 2, make([]byte, s.IntN(60))))
+			p = fakeguest.IPv4Packet(from.Addr(), gatewayAddr, fakeguest.ProtoICMP, fakeguest.ICMPMessage(byte(s.Uint32()), 1, 2, make([]byte, s.IntN(60))))
 		}
 		b = frame.Append(b, fakeguest.EthernetFrame(net.HardwareAddr(gw[:]), h.mac(s), fakeguest.TypeIPv4, p))
 	}

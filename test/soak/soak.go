@@ -25,6 +25,7 @@ const maxClients = 1024
 // The network that daemons are told to make. What DHCP gives away ends where the witnesses' own addresses begin.
 var (
 	gatewayAddr = netip.AddrFrom4([4]byte{192, 168, 105, 1})
+	aliasAddr   = netip.AddrFrom4([4]byte{192, 168, 105, 254})
 	dhcpEnd     = netip.AddrFrom4([4]byte{192, 168, 105, 99})
 	witnessAddr = netip.AddrFrom4([4]byte{192, 168, 105, 200})
 )
