@@ -125,7 +125,8 @@ func (g routed) out(packets ...[]byte) error {
 // TestUnread: guests that read none of their connections do not fill the gateway's memory, and cost nothing once they have gone.
 func TestUnread(t *testing.T) {
 	t.Parallel()
-	const guests, limit = 8, 256 // MiB
+	const guests, limit = 8, 256                  // MiB
+	raced := slices.Contains(buildFlags, "-race") // whose memory tells nothing
 	p := start(t, gatewayFlag, "--backend=usernet")
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -166,11 +167,11 @@ func TestUnread(t *testing.T) {
 		most = max(most, rss())
 		time.Sleep(*floodTime / 20)
 	}
-	assert.Less(t, most, limit)
+	assert.True(t, raced || most < limit, "%d MiB", most)
 	for _, g := range all {
 		g.Close()
 	}
 	began := time.Now()
-	assert.Eventually(t, func() bool { return rss() < before+16 }, patience, 50*time.Millisecond, "%d MiB before", before)
+	assert.Eventually(t, func() bool { return raced || rss() < before+16 }, patience, 50*time.Millisecond, "%d MiB before", before)
 	t.Logf("%d guests: %d MiB before, %d at most, back %v after their end", guests, before, most, time.Since(began).Round(time.Millisecond))
 }

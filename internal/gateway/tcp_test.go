@@ -257,6 +257,7 @@ func TestHangingDials(t *testing.T) {
 	for i := range 300 {
 		src := netip.AddrFrom4([4]byte{192, 168, 105, byte(100 + i%7)})
 		bad.toGateway(synPacket(src, uint16(1000+i), netip.AddrPortFrom(outside, 80)))
+		time.Sleep(2 * time.Millisecond) // no more than it may begin
 	}
 	require.Eventually(t, func() bool { return n.Stats().TCPFlows == maxFlows }, patience, time.Millisecond)
 	fetch(t, newIPGuest(t, n, mac2, netip.MustParseAddr("192.168.105.50")), netip.AddrPortFrom(aliasIP, port))
