@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -152,9 +153,10 @@ func TestSegmentsAllocations(t *testing.T) {
 	pkt := largePacket(randomBytes(65000), 65536, 1448, 12)
 	defer pkt.DecRef()
 	buf := make([]byte, 0, 1<<17)
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	cut := func() {
 		var s segments
 		s.init(pkt)
 		buf = s.appendTo(buf[:0], s.len())
-	}))
+	}
+	assert.Eventually(t, func() bool { return testing.AllocsPerRun(100, cut) == 0 }, patience, time.Millisecond) // what others leave behind allocates, too
 }
