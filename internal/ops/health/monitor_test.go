@@ -82,7 +82,7 @@ func TestNoAnswerIsWarnedOfOnce(t *testing.T) {
 		time.Sleep(4900 * time.Millisecond)
 		w.asks()
 		assert.Zero(t, w.said("WARN"))
-		time.Sleep(2200 * time.Millisecond)
+		time.Sleep(3500 * time.Millisecond) // it looks after 7 seconds, or 8
 		synctest.Wait()
 		assert.Equal(t, 1, w.said(waitLine), w.log.String())
 		assert.Equal(t, 1, w.said("clients=[1] "))
