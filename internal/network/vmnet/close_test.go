@@ -104,6 +104,7 @@ func TestStopHangs(t *testing.T) {
 			began = time.Now()
 			require.NoError(t, r.Close())
 			assert.LessOrEqual(t, time.Since(began), 1500*time.Millisecond)
+			synctest.Wait()
 			assert.NotZero(t, r.log.count("level=WARN", "client=\"guest 1\""))
 			close(out)
 			time.Sleep(10 * time.Second)
