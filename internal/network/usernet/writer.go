@@ -140,7 +140,7 @@ const (
 	writeFrames, writeBytes = 64, 64 << 10
 	// window is how many frames the gateway may have been given that it has not handled: what is new waits for that, however much the pair
 	// has room for.
-	window = 128
+	window = 256
 
 	// fullPause is how long a client is not read for each frame for which there was no room: its flood takes no processor from others.
 	fullPause = 20 * time.Microsecond
