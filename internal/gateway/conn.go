@@ -38,7 +38,7 @@ type guestConn struct {
 func newGuest(f *flow, wq *waiter.Queue, ep tcpip.Endpoint) *guestConn {
 	g := &guestConn{ep: ep, wq: wq, readable: watch(wq, waiter.ReadableEvents), writable: watch(wq, waiter.WritableEvents)}
 	if f.key.proto == header.TCPProtocolNumber {
-		g.keepAlive(time.Minute, 10*time.Second)
+		g.keepAlive(keepAliveIdle, keepAliveInterval)
 	}
 	if f.crowd {
 		ep.SocketOptions().SetReceiveBufferSize(2*crowdBuffer, true)
@@ -170,6 +170,9 @@ func (g *guestConn) heard() uint64 {
 	}
 	return 0
 }
+
+// A connection to a guest that has gone silently ends after about two and a half minutes.
+const keepAliveIdle, keepAliveInterval = time.Minute, 10 * time.Second
 
 // keepAlive has a TCP connection whose guest has said nothing for idle ask it each interval. It ends after nine questions.
 func (g *guestConn) keepAlive(idle, interval time.Duration) {

@@ -154,8 +154,12 @@ func (t *flowTable) guestGone(src uint64, returns time.Duration) {
 	}
 	time.AfterFunc(returns, func() {
 		for f, before := range heard {
-			if g := f.guest.Load(); g != nil && g.heard() == before {
+			switch g := f.guest.Load(); {
+			case g == nil:
+			case g.heard() == before:
 				f.stop()
+			default: // it is back
+				g.keepAlive(keepAliveIdle, keepAliveInterval)
 			}
 		}
 	})
