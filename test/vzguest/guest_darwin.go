@@ -13,13 +13,10 @@ import (
 	"time"
 
 	"github.com/Code-Hex/vz/v3"
-	"golang.org/x/sys/unix"
 )
 
 // stopGrace is how long a guest may take to turn itself off once it was asked to.
 const stopGrace = 10 * time.Second
-
-func supported() error { return nil }
 
 // boot runs a guest until it ends, or, when ctx is done, until it was stopped. link is a connected datagram socket. The
 // error is nil when the guest turned itself off, ctx's cause when that made it stop.
@@ -27,7 +24,7 @@ func boot(ctx context.Context, o options, link *os.File) error {
 	defer runtime.KeepAlive(link) // the framework knows its number only
 	loader, err := bootLoader(o)
 	if err != nil {
-		return err
+		return fmt.Errorf("load the kernel: %w", err)
 	}
 	config, err := configure(o, loader, link)
 	if err != nil {
@@ -41,8 +38,6 @@ func boot(ctx context.Context, o options, link *os.File) error {
 	if err != nil {
 		return fmt.Errorf("watch the network device: %w", err)
 	}
-	restore := characterwise(os.Stdin)
-	defer restore()
 	if err := vm.Start(); err != nil {
 		return fmt.Errorf("start the guest: %w: is vzguest signed with the entitlement com.apple.security.virtualization?", err)
 	}
@@ -87,11 +82,7 @@ func bootLoader(o options) (vz.BootLoader, error) {
 	if o.initrd != "" {
 		opts = append(opts, vz.WithInitrd(o.initrd))
 	}
-	l, err := vz.NewLinuxBootLoader(o.kernel, opts...)
-	if err != nil {
-		return nil, fmt.Errorf("load the kernel: %w", err)
-	}
-	return l, nil
+	return vz.NewLinuxBootLoader(o.kernel, opts...)
 }
 
 // configure puts the machine together.
@@ -144,22 +135,4 @@ func networkDevice(o options, link *os.File) (*vz.VirtioNetworkDeviceConfigurati
 	}
 	nic.SetMACAddress(mac)
 	return nic, nil
-}
-
-// characterwise has a terminal give each character at once and not echo it, which the guest does. Ctrl-C still ends us. The
-// function undoes it.
-func characterwise(f *os.File) func() {
-	fd := int(f.Fd())
-	before, err := unix.IoctlGetTermios(fd, unix.TIOCGETA)
-	if err != nil {
-		return func() {} // no terminal
-	}
-	t := *before
-	t.Iflag &^= unix.ICRNL
-	t.Lflag &^= unix.ICANON | unix.ECHO
-	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
-	if err := unix.IoctlSetTermios(fd, unix.TIOCSETA, &t); err != nil {
-		return func() {}
-	}
-	return func() { _ = unix.IoctlSetTermios(fd, unix.TIOCSETA, before) }
 }

@@ -20,26 +20,8 @@ import (
 	"time"
 )
 
-// Exit codes. A signal's is 128 and its number.
-const (
-	exitStopped = 0 // the guest turned itself off
-	exitFailed  = 1 // it could not be started, or failed
-	exitUsage   = 2
-	exitNetwork = 3 // the daemon, or the framework, ended the guest's connection
-	exitTimeout = 124
-	exitSignal  = 128
-)
-
-// The reasons to stop the guest. They are causes of a context.
-var (
-	errNetworkLost = errors.New("the guest has lost its network")
-	errTimeout     = errors.New("the guest has not ended in time")
-)
-
-// errSignal is the signal that ended us.
-type errSignal struct{ syscall.Signal }
-
-func (e errSignal) Error() string { return "received signal " + e.String() }
+// errNetworkLost is why a guest was stopped whose daemon has ended the connection.
+var errNetworkLost = errors.New("the guest has lost its network")
 
 // options are a command line.
 type options struct {
@@ -47,7 +29,7 @@ type options struct {
 	kernel, initrd, cmdline string
 	cpus, memory            uint // memory in MiB
 	mac                     net.HardwareAddr
-	timeout                 time.Duration // 0: none
+	timeout                 time.Duration
 }
 
 const usage = `Usage: socket_vmnet2 exec --dgram SOCKET -- vzguest --mac {mac} [OPTION]...
@@ -56,22 +38,18 @@ Standard input and output are the guest's console. It ends with the guest.
 
 `
 
-func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
-
-// run is the program; it returns the exit code.
-func run(args []string, log io.Writer) int {
-	o, err := parse(args, log)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		_, _ = fmt.Fprintf(log, "vzguest: %v; --help lists the options\n", err)
-		return exitUsage
+func main() {
+	o, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
 	}
-	if err = serve(o); err != nil {
-		_, _ = fmt.Fprintf(log, "vzguest: %v\n", err)
+	if err == nil {
+		err = serve(o)
 	}
-	return exitCode(err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vzguest:", err)
+		os.Exit(1)
+	}
 }
 
 // parse reads the command line. What the framework refuses it tells itself.
@@ -88,7 +66,7 @@ func parse(args []string, log io.Writer) (o options, err error) {
 		o.mac, err = net.ParseMAC(text)
 		return err
 	})
-	f.DurationVar(&o.timeout, "timeout", 0, "stop the guest after this `TIME`, such as 5m, and exit with 124")
+	f.DurationVar(&o.timeout, "timeout", time.Hour, "stop the guest after this `TIME`, such as 5m")
 	if err = f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		_, _ = io.WriteString(log, usage)
 		f.SetOutput(log)
@@ -107,60 +85,18 @@ func parse(args []string, log io.Writer) (o options, err error) {
 	return o, err
 }
 
-// serve boots the guest.
+// serve boots the guest. A signal, the timeout and the daemon's end of the connection stop it.
 func serve(o options) error {
-	if err := supported(); err != nil {
-		return err
-	}
 	link, lifeline := os.NewFile(uintptr(o.fd), "network"), os.NewFile(uintptr(o.fd+1), "lifeline")
-	ctx, stop := untilSignal(o.timeout)
-	defer stop(nil)
-	go watchLifeline(lifeline, func() { stop(errNetworkLost) })
-	return boot(ctx, o, link)
-}
-
-// watchLifeline calls ended when the daemon ends the connection.
-func watchLifeline(lifeline io.Reader, ended func()) {
-	_, _ = io.Copy(io.Discard, lifeline)
-	ended()
-}
-
-// untilSignal returns a context that the first signal ends, or the timeout, or the function.
-func untilSignal(timeout time.Duration) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
-	var late <-chan time.Time
-	if timeout > 0 {
-		late = time.After(timeout)
-	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("the guest has not ended in %s", o.timeout))
+	defer cancel()
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
 	go func() {
-		defer signal.Stop(signals)
-		select {
-		case s := <-signals:
-			if s, ok := s.(syscall.Signal); ok {
-				cancel(errSignal{s})
-			}
-		case <-late:
-			cancel(errTimeout)
-		case <-ctx.Done():
-		}
+		_, _ = io.Copy(io.Discard, lifeline)
+		lost(errNetworkLost)
 	}()
-	return ctx, cancel
-}
-
-// exitCode is the one for the way the guest ended.
-func exitCode(err error) int {
-	var s errSignal
-	switch {
-	case err == nil:
-		return exitStopped
-	case errors.As(err, &s):
-		return exitSignal + int(s.Signal)
-	case errors.Is(err, errTimeout):
-		return exitTimeout
-	case errors.Is(err, errNetworkLost):
-		return exitNetwork
-	}
-	return exitFailed
+	return boot(ctx, o, link)
 }

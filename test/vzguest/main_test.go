@@ -3,14 +3,10 @@
 package main
 
 import (
-	"context"
+	"flag"
 	"io"
-	"net"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,38 +34,10 @@ func TestOptions(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, c.want)
-			var log strings.Builder
-			assert.Equal(t, exitUsage, run(strings.Fields(c.args), &log))
-			assert.True(t, strings.HasPrefix(log.String(), "vzguest: "), log.String())
 		})
 	}
 	var log strings.Builder
-	assert.Zero(t, run([]string{"--help"}, &log))
+	_, err := parse([]string{"--help"}, &log)
+	require.ErrorIs(t, err, flag.ErrHelp)
 	assert.Contains(t, log.String(), "  -kernel FILE")
-}
-
-func TestUntilSignal(t *testing.T) {
-	ctx, stop := untilSignal(0)
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
-	<-ctx.Done()
-	assert.Equal(t, 129, exitCode(context.Cause(ctx)))
-	stop(nil)
-	ctx, stop = untilSignal(time.Millisecond)
-	<-ctx.Done()
-	assert.Equal(t, exitTimeout, exitCode(context.Cause(ctx)))
-	stop(nil)
-	ctx, stop = untilSignal(time.Hour)
-	stop(errNetworkLost)
-	<-ctx.Done()
-	assert.Equal(t, exitNetwork, exitCode(context.Cause(ctx)))
-}
-
-func TestWatchLifeline(t *testing.T) {
-	lifeline, daemon := net.Pipe()
-	ended := make(chan struct{})
-	go watchLifeline(lifeline, func() { close(ended) })
-	_, err := daemon.Write([]byte("more than an end"))
-	require.NoError(t, err)
-	require.NoError(t, daemon.Close())
-	<-ended
 }
