@@ -22,6 +22,7 @@ const (
 	phaseDown phase = iota
 	phaseUp
 	phaseUpgrading // clients stay connected
+	phaseShort     // of descriptors: the same, and new ones may be refused
 	phaseStopping
 )
 
@@ -65,7 +66,7 @@ func (d *daemon) setLocked(p phase) {
 func (d *daemon) wait(ctx context.Context) (life int, ok bool) {
 	for ctx.Err() == nil {
 		d.mu.Lock()
-		life, ok = d.life, d.phase == phaseUp || d.phase == phaseUpgrading
+		life, ok = d.life, d.phase != phaseDown && d.phase != phaseStopping
 		changed := d.changed
 		d.mu.Unlock()
 		if ok {
@@ -195,6 +196,20 @@ func (d *daemon) freeze(ctx context.Context, how time.Duration) {
 	_ = syscall.Kill(d.pid(), syscall.SIGSTOP)
 	sleep(ctx, how)
 	_ = syscall.Kill(d.pid(), syscall.SIGCONT)
+}
+
+// few has the daemon and its gateway do with few descriptors more than they have. Who is connected notices nothing.
+func (d *daemon) few(ctx context.Context, how time.Duration) {
+	d.set(phaseShort)
+	for _, pid := range []int{d.pid(), lab.Child(d.pid())} {
+		defer lab.FewFiles(pid, 2)()
+	}
+	sleep(ctx, how)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.phase == phaseShort {
+		d.setLocked(phaseUp)
+	}
 }
 
 // upgrade puts a new file in place of the daemon's program and asks it to become that.

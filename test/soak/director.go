@@ -40,6 +40,8 @@ const (
 	chaosKill    chaosKind = "kill"    // killed, started again
 	chaosUpgrade chaosKind = "upgrade" // replaced in place
 	chaosFreeze  chaosKind = "freeze"  // stopped and continued by the system
+	chaosGateway chaosKind = "gateway" // its process is killed
+	chaosFew     chaosKind = "few"     // the daemon and the gateway get hardly any more descriptors
 	chaosCalm    chaosKind = "calm"    // every client leaves; what the daemon uses is measured
 )
 
@@ -54,7 +56,7 @@ type chaos struct {
 func (s source) nextChaos(pace time.Duration) chaos {
 	x := chaos{After: s.between(pace/2, pace*3/2)}
 	x.Kind = pick(s, []choice[chaosKind]{
-		{15, chaosTerm}, {12, chaosKill}, {30, chaosUpgrade}, {7, chaosFreeze}, {22, chaosCalm},
+		{15, chaosTerm}, {12, chaosKill}, {30, chaosUpgrade}, {7, chaosFreeze}, {6, chaosGateway}, {8, chaosFew}, {22, chaosCalm},
 	})
 	x.For = s.between(0, 500*time.Millisecond)
 	return x
@@ -114,6 +116,19 @@ func (r *run) act(ctx context.Context, x chaos) error {
 		return r.restart(ctx, x, syscall.SIGKILL)
 	case chaosUpgrade:
 		r.upgrade(ctx)
+	case chaosGateway:
+		if child := lab.Child(r.daemon.pid()); child != 0 {
+			r.totals.gatewayKills.Add(1)
+			r.watch.rest()
+			_ = syscall.Kill(child, syscall.SIGKILL)
+		}
+	case chaosFew:
+		if r.o.Backend == backendSimulator {
+			return nil // a client that gets no interface shares one until there is one, and misses frames at that moment
+		}
+		r.totals.few.Add(1)
+		r.daemon.few(ctx, 4*x.For)
+		r.watch.rest()
 	case chaosFreeze:
 		r.totals.freezes.Add(1)
 		r.watch.rest()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // storm is how many frames a flood has at most.
@@ -65,7 +66,9 @@ func (h *hostile) mac(s source) net.HardwareAddr {
 
 // dial connects to the daemon's socket, or one beside it such as ".d/control". It returns nil when there is no daemon.
 func (h *hostile) dial(ctx context.Context, beside string) *net.UnixConn {
-	c, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", h.r.socket+beside)
+	var c net.Conn
+	var err error
+	lab.As(member, member, func() { c, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", h.r.socket+beside) })
 	if err != nil {
 		return nil
 	}
@@ -218,6 +221,21 @@ func badReaders() []choice[badThing] {
 				}
 			}
 			return n
+		}}},
+		{5, badThing{"stream: reads slowly", func(h *hostile, ctx context.Context, s source) int {
+			c := h.dial(ctx, "")
+			if c == nil {
+				return 0
+			}
+			defer func() { _ = c.Close() }()
+			_, _ = c.Write(frame.Append(nil, h.frame(s, fakeguest.Broadcast, 60)))
+			for n := range 50 + s.IntN(200) {
+				if _, err := c.Read(make([]byte, 100)); err != nil || ctx.Err() != nil {
+					return n
+				}
+				sleep(ctx, 10*time.Millisecond)
+			}
+			return 1
 		}}},
 		{5, badThing{"stream: deaf", func(h *hostile, ctx context.Context, s source) int {
 			c := h.dial(ctx, "")

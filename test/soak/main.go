@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -40,6 +41,7 @@ type options struct {
 	Patience  time.Duration // for what must come soon
 	Binary    string        // a daemon that is built already
 	Dir       string
+	Record    string // a file for the result and what was used over time
 
 	enough func(*result) bool // see run
 }
@@ -59,6 +61,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.BoolVar(&o.AntiSpoof, "anti-spoof", o.AntiSpoof, "run the daemon with --anti-spoof, and forge the addresses of good clients")
 	f.BoolVar(&o.Race, "race", o.Race, "build the daemon with the race detector; needs a C compiler")
 	f.StringVar(&o.Binary, "binary", "", "a daemon that is built already, with -tags vmnetsim for the simulator")
+	f.StringVar(&o.Record, "record", "", "a file to write the result to, as Markdown with plots of memory and descriptors")
 	f.StringVar(&o.Dir, "dir", "", "where to put sockets, logs and what was decided; a short path; default: a new one, removed if all is well")
 }
 
@@ -86,6 +89,7 @@ func main() {
 	stop()
 	if res != nil {
 		res.print(os.Stdout)
+		err = errors.Join(err, res.record(o.Record))
 	}
 	switch {
 	case err != nil:

@@ -3,14 +3,19 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 	"github.com/socket-vmnet2/socket_vmnet2/test/soak/ledger"
 )
 
@@ -49,7 +54,8 @@ func (x *result) print(out io.Writer) {
 	if d := slices.Sorted(slices.Values(t.upgradeTimes)); len(d) > 0 {
 		row("upgrade took", "p50 %d ms, max %d ms", d[(len(d)-1)/2].Milliseconds(), d[len(d)-1].Milliseconds())
 	}
-	row("frozen", "%d times", t.freezes.Load())
+	row("frozen, short of descriptors", "%d times, %d times", t.freezes.Load(), t.few.Load())
+	row("gateway killed", "%d times", t.gatewayKills.Load())
 	row("slowest stop", "%s", t.slowestStop.Round(time.Millisecond))
 	row("longest silence", "%s, of clients that talk all the time", t.slowestGap.Round(time.Millisecond))
 	row("hostile inputs", "%d of %d kinds", sum(x.Hostile), len(x.Hostile))
@@ -63,6 +69,47 @@ func (x *result) print(out io.Writer) {
 		row("violations: "+string(k), "%d", x.Counts[k])
 	}
 	row("violations", "%d", sum(x.Counts))
+}
+
+// sample notes what the daemon and its gateway use now.
+func (r *run) sample() {
+	daemon, err := lab.UseOf(r.daemon.pid())
+	gateway, err2 := lab.UseOf(lab.Child(r.daemon.pid()))
+	if err != nil || err2 != nil {
+		return // between two lives
+	}
+	r.totals.mu.Lock()
+	defer r.totals.mu.Unlock()
+	r.totals.samples = append(r.totals.samples, [2]lab.Use{daemon, gateway})
+}
+
+// record writes the result to path, unless that is empty: the table, and two plots of what was used under load.
+func (x *result) record(path string) error {
+	if path == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	m := x.r.machine
+	fmt.Fprintf(&b, "# Soak of %s, seed %d\n\n`make soak SOAK_DURATION=%s SOAK_SEED=%d SOAK_FLAGS='-backend %s'` at %s, %d × %s, %s\n\n```text\n", m.Date.Format(time.DateOnly),
+		x.r.o.Seed, x.r.o.Duration, x.r.o.Seed, x.r.o.Backend, m.Commit, m.Cores, m.CPU, m.Go)
+	x.print(&b)
+	fmt.Fprintf(&b, "```\n\nThe daemon is the first line of a plot, the gateway's process the second. Looked at %d times under load, from the beginning to the end.\n",
+		len(x.r.totals.samples))
+	for _, p := range []struct {
+		title string
+		of    func(lab.Use) int
+	}{{"resident memory, MiB", func(u lab.Use) int { return u.RSS >> 10 }}, {"descriptors", func(u lab.Use) int { return u.Files }}} {
+		fmt.Fprintf(&b, "\n```mermaid\nxychart-beta\n    title \"%s\"\n", p.title)
+		for which := range 2 {
+			var line []string
+			for _, u := range x.r.totals.samples {
+				line = append(line, strconv.Itoa(p.of(u[which])))
+			}
+			fmt.Fprintf(&b, "    line [%s]\n", strings.Join(line, ", "))
+		}
+		b.WriteString("```\n")
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
 func sum[K comparable](m map[K]int) (n int) {

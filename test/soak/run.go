@@ -39,9 +39,11 @@ type run struct {
 	abort    context.CancelCauseFunc
 	began    time.Time
 	socket   string // the daemon's
+	metrics  string // its port
 	ways     []vnettest.Transport
 	ledger   *ledger.Ledger
 	book     *book
+	machine  lab.Machine
 	daemon   *daemon
 	guests   []*guest
 	hostile  []*hostile
@@ -67,7 +69,7 @@ func (r *run) people() {
 	r.watch = newWitnesses(r, gatewayAddr, witnessAddr)
 	r.hostile = []*hostile{
 		newHostile(r, "hostile streams", badStreams()), newHostile(r, "hostile datagrams", badDatagrams()),
-		newHostile(r, "hostile requests", badRequests()),
+		newHostile(r, "hostile requests", badRequests()), newHostile(r, "hostile neighbours", badNeighbours()),
 	}
 }
 
@@ -156,6 +158,7 @@ type totals struct {
 	connections, retries, sent atomic.Uint64
 	starts, terms, kills       atomic.Int64
 	upgrades, freezes          atomic.Int64
+	gatewayKills, few          atomic.Int64
 
 	mu           sync.Mutex
 	slowestStop  time.Duration
@@ -163,7 +166,8 @@ type totals struct {
 	upgradeTimes []time.Duration
 	ways         map[string]int // connections
 	hostile      map[string]int
-	uses         []lab.Use // at calms
+	uses         []lab.Use    // at calms
+	samples      [][2]lab.Use // of the daemon and the gateway, under load
 }
 
 func (t *totals) slowest(d *time.Duration, took time.Duration) {

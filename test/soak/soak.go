@@ -6,9 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -42,6 +45,7 @@ func soak(ctx context.Context, o options, out io.Writer) (*result, error) {
 	_, _ = fmt.Fprintf(out, "soak: seed %d, %d clients, %s on %s, files in %s\n", r.o.Seed, r.o.Clients, r.o.Duration, r.o.Backend, r.o.Dir)
 	stop := lab.Every(max(lab.TellEvery, r.o.Duration/60), func(passed time.Duration) {
 		t := &r.totals
+		r.sample()
 		r.printing.Lock()
 		defer r.printing.Unlock()
 		_, _ = fmt.Fprintf(out, "soak: %v: %d connections, %d frames, %d starts, %d upgrades, %d violations\n", passed,
@@ -65,7 +69,7 @@ func prepare(ctx context.Context, o options, out io.Writer) (r *run, cleanup fun
 			return nil, nil, err
 		}
 	}
-	r = &run{o: o, began: time.Now()}
+	r = &run{o: o, began: time.Now(), machine: lab.ThisMachine(ctx)}
 	cleanup = func(well bool) {
 		if r.daemon != nil {
 			_ = r.daemon.lab.Close()
@@ -94,11 +98,21 @@ func prepare(ctx context.Context, o options, out io.Writer) (r *run, cleanup fun
 func (r *run) files(ctx context.Context) error {
 	o := &r.o
 	r.socket = filepath.Join(o.Dir, "s")
+	// Below the ports that the system gives to connections, so that it is still free after a restart.
+	for port := 20_000 + rand.N(10_000); r.metrics == ""; port++ {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			r.metrics = l.Addr().String()
+			_ = l.Close()
+		}
+	}
 	clients := filepath.Join(o.Dir, "c")
 	for _, d := range []string{clients, filepath.Join(o.Dir, "bin"), filepath.Join(o.Dir, "sim")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err
 		}
+	}
+	if err := os.Chmod(o.Dir, 0o755); err != nil { // others may try what they can
+		return err
 	}
 	r.ways = vnettest.Ways(r.socket, clients)
 	// Both are the same program: what is run is replaced by upgrades, what it is replaced by is kept.
@@ -156,6 +170,10 @@ func (r *run) arguments(ctx context.Context) ([]string, error) {
 		"--vmnet-gateway=" + gatewayAddr.String(), "--vmnet-dhcp-end=" + dhcpEnd.String(), "--max-clients=" + strconv.Itoa(maxClients),
 		"--state-dir=" + filepath.Join(r.o.Dir, "state"), "--runtime-dir=" + r.socket + ".d",
 		"--pidfile=" + filepath.Join(r.o.Dir, "pid"), "--allow-uid=" + strconv.Itoa(os.Getuid()),
+		"--metrics-listen=" + r.metrics,
+	}
+	if group, err := user.LookupGroupId(strconv.Itoa(member)); err == nil && othersAreOthers {
+		args = append(args, "--socket-group="+group.Name)
 	}
 	if r.o.AntiSpoof {
 		args = append(args, "--anti-spoof")

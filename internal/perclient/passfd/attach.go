@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -267,7 +268,7 @@ func (c *conn) wire(err error) *proto.Error {
 		e.Code, e.Text = proto.BadRequest, "the connection ended before a request"
 	case errors.Is(err, network.ErrIDInUse):
 		e.Code = proto.IDInUse
-	case errors.Is(err, perclient.ErrFull):
+	case errors.Is(err, perclient.ErrFull), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.Code = proto.Full
 	}
 	return e

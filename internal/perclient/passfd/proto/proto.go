@@ -58,7 +58,7 @@ const (
 	tooLong            Code = "too-long"            // the line
 	BadDescriptor      Code = "bad-descriptor"      // none, several, or one that cannot carry frames
 	IDInUse            Code = "id-in-use"           // another client has the interface id
-	Full               Code = "full"                // as many clients as the daemon serves
+	Full               Code = "full"                // as many clients as the daemon serves, or has descriptors for
 	Stopping           Code = "stopping"            // the daemon
 	NoNetwork          Code = "no-network"          // the client's interface could not be started
 	Denied             Code = "denied"              // the daemon does not serve this user or path
