@@ -437,6 +437,20 @@ func TestLifeline(t *testing.T) {
 	}
 }
 
+// TestLifelineThatCannotBeUsed is closed once: a second time would close what has the number by then.
+func TestLifelineThatCannotBeUsed(t *testing.T) {
+	r := newRig(t, Options{})
+	daemon, _ := unixPair(t, unix.SOCK_STREAM)
+	l, err := link.NewStream(daemon, link.StreamOptions{})
+	require.NoError(t, err)
+	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	c := newSession(r.Server, 1, l, Client{Lifeline: link.Descriptor{FD: fd}}, nil, nil)
+	assert.Nil(t, c.openLifeline())
+	assert.True(t, c.client.Lifeline.IsNone())
+	c.close()
+}
+
 // unixPair is a connected pair of sockets of a kind.
 func unixPair(t *testing.T, kind int) (a, b *net.UnixConn) {
 	t.Helper()

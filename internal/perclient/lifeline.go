@@ -36,7 +36,8 @@ func (c *Session) openLifeline() *net.UnixConn {
 		return nil
 	}
 	conn, err := c.client.Lifeline.Conn()
-	if err != nil {
+	if err != nil { // it is closed by now: the number may be another client's
+		c.client.Lifeline = link.Descriptor{}
 		c.End(err)
 		return nil
 	}

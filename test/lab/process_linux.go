@@ -51,6 +51,16 @@ func UseOf(pid int) (Use, error) {
 	return u, nil
 }
 
+// Files are the descriptors of process pid in words.
+func Files(pid int) (what []string) {
+	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, path := range all {
+		to, _ := os.Readlink(path)
+		what = append(what, to)
+	}
+	return what
+}
+
 // Child is the first process that pid has started and that has not ended, 0 if there is none.
 func Child(pid int) int {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

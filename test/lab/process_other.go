@@ -16,7 +16,10 @@ func killGroup(p *os.Process) { _ = p.Kill() }
 // UseOf knows nothing: there is no /proc.
 func UseOf(int) (Use, error) { return Use{}, nil }
 
-// Child, FewFiles and As are for Linux.
+// Files, Child, FewFiles and As are for Linux.
+func Files(int) []string { return nil }
+
+// Child knows nothing.
 func Child(int) int { return 0 }
 
 // FewFiles does nothing.

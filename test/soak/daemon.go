@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,6 +48,8 @@ type daemon struct {
 	changed chan struct{} // closed with each change of what is above
 	process *lab.Daemon
 	ends    map[int]bool // lives that have ended; true: in order
+
+	shortSince, shortUntil atomic.Int64 // the last time, since the run began
 }
 
 // set changes phase and wakes who waits.
@@ -201,10 +204,12 @@ func (d *daemon) freeze(ctx context.Context, how time.Duration) {
 // few has the daemon and its gateway do with few descriptors more than they have. Who is connected notices nothing.
 func (d *daemon) few(ctx context.Context, how time.Duration) {
 	d.set(phaseShort)
+	d.shortSince.Store(int64(d.r.now()))
 	for _, pid := range []int{d.pid(), lab.Child(d.pid())} {
 		defer lab.FewFiles(pid, 2)()
 	}
 	sleep(ctx, how)
+	d.shortUntil.Store(int64(d.r.now()))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.phase == phaseShort {

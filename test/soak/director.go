@@ -216,7 +216,7 @@ func (r *run) calm(ctx context.Context) error {
 			_ = c.Close()
 		}
 		if time.Since(began) > basePatience {
-			r.fail(growth, "%s after all clients had left", bad)
+			r.fail(growth, "%s after all clients had left; open are: %s", bad, lab.Files(r.daemon.pid()))
 			break
 		}
 	}

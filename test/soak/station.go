@@ -108,9 +108,15 @@ func (s *station) hasEnded(err error) {
 	}
 	// In this order: if it may end, that had begun before.
 	s.conn.Closing()
-	if !s.excused() {
+	if !s.excused() && !s.unheard() {
 		s.r.fail(disconnected, "%s: %v", s.conn, err)
 	}
+}
+
+// unheard reports that the daemon may have refused s for want of descriptors, which this way in does not tell a client.
+func (s *station) unheard() bool {
+	d, opened := s.r.daemon, int64(s.conn.Opened)
+	return s.way.Name == "adopt dgram" && opened > d.shortSince.Load()-int64(time.Second) && (opened < d.shortUntil.Load() || d.shortUntil.Load() < d.shortSince.Load())
 }
 
 // gone reports that the daemon has ended the connection, or has been stopped and s does not outlive that.

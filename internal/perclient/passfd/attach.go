@@ -81,7 +81,7 @@ func (s *Server) join(c *conn, l link.Link, t proto.Transport, cl perclient.Clie
 	// The session has copies of its own, which it may close at any time.
 	theirs, err := copyOf(cl.Theirs)
 	if err == nil && lifeline {
-		cl.Lifeline, err = copyOf(link.Holding(c.UnixConn))
+		cl.Lifeline, err = c.lifeline()
 	}
 	defer func() { theirs.Close() }()
 	if err != nil {
@@ -129,6 +129,19 @@ func copyOf(d link.Descriptor) (link.Descriptor, error) {
 		return link.Descriptor{}, fmt.Errorf("copy a descriptor for the session: %w", err)
 	}
 	return link.Descriptor{FD: fd}, nil
+}
+
+// lifeline is a connection of its own to c's client.
+func (c *conn) lifeline() (link.Descriptor, error) {
+	d, err := copyOf(link.Holding(c.UnixConn))
+	if err != nil {
+		return d, err
+	}
+	conn, err := d.Conn()
+	if err != nil {
+		return link.Descriptor{}, err
+	}
+	return link.Holding(conn), nil
 }
 
 // begin makes a session for the client behind l. It takes l and the descriptors of cl over.
