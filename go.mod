@@ -6,6 +6,7 @@ toolchain go1.26.8
 
 require (
 	github.com/Code-Hex/vz/v3 v3.7.1
+	github.com/cavaliergopher/cpio v1.0.1
 	github.com/ebitengine/purego v0.11.3
 	github.com/elastic/go-seccomp-bpf v1.6.0
 	github.com/goccy/go-yaml v1.19.2

@@ -85,7 +85,7 @@ func (p Program) Build(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w", p.Name, ErrNoCompiler)
 	}
-	root, err := repository()
+	root, err := ModuleRoot()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w", p.Name, err)
 	}
@@ -125,8 +125,8 @@ func (p Program) digest() string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// repository is the directory with go.mod above the working directory.
-func repository() (string, error) {
+// ModuleRoot is the directory with go.mod, above the working directory.
+func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -136,7 +136,7 @@ func repository() (string, error) {
 			return d, nil
 		}
 		if d == filepath.Dir(d) {
-			return "", fmt.Errorf("no go.mod above %s", dir)
+			return "", fmt.Errorf("find go.mod: none in %s or above, run this in the source tree", dir)
 		}
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
 // An Options tells New what to use. The zero value of a field has the meaning its comment gives.
@@ -27,8 +29,8 @@ type Options struct {
 	// Tools are the programs and images to use, from FindTools. Without a Helper, New builds one. With no tools at all there are no
 	// guests.
 	Tools Tools
-	// Files are put into the guests' image beside what is there: the path in the guest, without the first slash, and the file
-	// of the host. All of them are executable.
+	// Files are put into /lab of the guests' image, which is in the PATH of commands: the name there, and the file of the host. All of
+	// them are executable.
 	Files map[string]string
 	// Progress is told what a daemon or a guest is doing, in a few words, for a human who waits. It may be called by
 	// several goroutines at once. Nil: it is not told.
@@ -46,8 +48,6 @@ type Lab struct {
 	opts  Options
 	image string
 
-	hadState bool // the directory of root daemons' state was there before
-
 	mu      sync.Mutex
 	procs   []*Process
 	ends    []func()
@@ -64,7 +64,7 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the lab's directory: %w", err)
 	}
-	l := &Lab{Dir: dir, opts: o, image: filepath.Join(dir, "image.cpio"), hadState: exists(rootStateDir())}
+	l := &Lab{Dir: dir, opts: o, image: filepath.Join(dir, "image.cpio")}
 	if o.Tools == (Tools{}) {
 		return l, nil
 	}
@@ -99,7 +99,13 @@ func (l *Lab) Close() error {
 	for _, p := range slices.Backward(procs) {
 		p.Kill()
 	}
-	return errors.Join(forgetState(sockets, l.hadState), os.RemoveAll(l.Dir))
+	for _, s := range sockets { // what root's daemons without --state-dir have kept
+		for _, dir := range []string{"/var/lib/socket_vmnet2", "/var/db/socket_vmnet2"} {
+			_ = os.Remove(filepath.Join(dir, state.FileName(s)))
+			_ = os.Remove(dir) // stays where there is more
+		}
+	}
+	return os.RemoveAll(l.Dir)
 }
 
 // AtClose has f called by Close before anything is killed, the latest first.

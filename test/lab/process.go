@@ -51,7 +51,7 @@ func (l *Lab) start(c command) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	p.cmd.Env = append(append(os.Environ(), l.stateEnv()...), c.env...)
+	p.cmd.Env = append(append(os.Environ(), "XDG_STATE_HOME="+l.Path("xdg-state")), c.env...)
 	if c.stdin != nil {
 		p.cmd.Stdin = c.stdin
 	}

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,37 +29,18 @@ func killGroup(p *os.Process) {
 
 // UseOf asks the system what process pid uses.
 func UseOf(pid int) (Use, error) {
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return Use{}, err
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return Use{}, err
-	}
-	u := Use{Files: len(fds)}
-	for line := range strings.Lines(string(status)) {
-		key, value, _ := strings.Cut(line, ":")
-		n, _ := strconv.Atoi(strings.Fields(value + " 0")[0])
-		switch key {
-		case "Threads":
-			u.Threads = n
-		case "VmRSS":
-			u.RSS = n
-		case "RssAnon":
-			u.Anon = n
-		}
-	}
-	return u, nil
+	p, err := procfs.NewProc(pid)
+	files, errFiles := p.FileDescriptorsLen()
+	status, errStatus := p.NewStatus()
+	stat, errStat := p.Stat()
+	return Use{Files: files, Threads: stat.NumThreads, RSS: int(status.VmRSS >> 10), Anon: int(status.RssAnon >> 10)},
+		errors.Join(err, errFiles, errStatus, errStat)
 }
 
 // Files are the descriptors of process pid in words.
-func Files(pid int) (what []string) {
-	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, path := range all {
-		to, _ := os.Readlink(path)
-		what = append(what, to)
-	}
+func Files(pid int) []string {
+	p, _ := procfs.NewProc(pid)
+	what, _ := p.FileDescriptorTargets()
 	return what
 }
 

@@ -26,14 +26,11 @@ type Event struct {
 
 // A QMP is a connection to a guest's QEMU machine protocol: JSON objects, one per line.
 type QMP struct {
-	conn net.Conn
-	done chan struct{}
+	conn    net.Conn
+	replies chan qmpMessage // closed at the end
 
-	mu      sync.Mutex
-	err     error // why reading ended
-	events  []Event
-	more    chan struct{} // closed and replaced at every event
-	replies chan qmpMessage
+	mu     sync.Mutex
+	events []Event
 
 	send sync.Mutex // one command at a time
 }
@@ -48,7 +45,7 @@ type qmpMessage struct {
 
 // newQMP does the handshake on c and owns it from then on.
 func newQMP(c net.Conn) (*QMP, error) {
-	q := &QMP{conn: c, done: make(chan struct{}), more: make(chan struct{}), replies: make(chan qmpMessage, 1)}
+	q := &QMP{conn: c, replies: make(chan qmpMessage, 1)}
 	go q.read()
 	if _, err := q.Execute("qmp_capabilities"); err != nil {
 		q.Close()
@@ -58,13 +55,10 @@ func newQMP(c net.Conn) (*QMP, error) {
 }
 
 func (q *QMP) read() {
-	defer close(q.done)
+	defer close(q.replies)
 	for dec := json.NewDecoder(q.conn); ; {
 		var m qmpMessage
-		if err := dec.Decode(&m); err != nil {
-			q.mu.Lock()
-			q.err = err
-			q.mu.Unlock()
+		if dec.Decode(&m) != nil {
 			return
 		}
 		switch {
@@ -72,8 +66,6 @@ func (q *QMP) read() {
 			q.mu.Lock()
 			t := time.Unix(m.Timestamp.Seconds, m.Timestamp.Microseconds*1000)
 			q.events = append(q.events, Event{Name: m.Event, Time: t})
-			close(q.more)
-			q.more = make(chan struct{})
 			q.mu.Unlock()
 		case m.Return != nil || m.Error != nil:
 			q.replies <- m
@@ -104,24 +96,14 @@ func (q *QMP) Execute(command string) (json.RawMessage, error) {
 
 func (q *QMP) reply() (qmpMessage, error) {
 	select {
-	case m := <-q.replies:
+	case m, ok := <-q.replies:
+		if !ok {
+			return m, ErrEnded
+		}
 		return m, nil
 	case <-time.After(time.Minute):
 		return qmpMessage{}, errors.New("no answer for a minute")
-	case <-q.done:
 	}
-	select {
-	case m := <-q.replies: // the last thing it said
-		return m, nil
-	default:
-		return qmpMessage{}, errors.Join(net.ErrClosed, q.readError())
-	}
-}
-
-func (q *QMP) readError() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.err
 }
 
 // Events are the events so far.
@@ -132,28 +114,21 @@ func (q *QMP) Events() []Event {
 }
 
 // WaitEvent waits for an event called name that happened at or after since.
-func (q *QMP) WaitEvent(ctx context.Context, name string, since time.Time) (Event, error) {
-	for {
-		q.mu.Lock()
-		events, more := q.events, q.more
-		q.mu.Unlock()
-		for _, e := range events {
-			if e.Name == name && !e.Time.Before(since) {
-				return e, nil
+func (q *QMP) WaitEvent(ctx context.Context, name string, since time.Time) (found Event, err error) {
+	err = Poll(ctx, func() error {
+		for _, found = range q.Events() {
+			if found.Name == name && !found.Time.Before(since) {
+				return nil
 			}
 		}
-		select {
-		case <-more:
-		case <-q.done:
-			return Event{}, fmt.Errorf("wait for event %s: %w", name, ErrEnded)
-		case <-ctx.Done():
-			return Event{}, fmt.Errorf("wait for event %s: %w", name, ctx.Err())
-		}
-	}
+		return fmt.Errorf("wait for event %s: it has not come", name)
+	})
+	return found, err
 }
 
 // Close closes the connection and waits for its reader.
 func (q *QMP) Close() {
 	_ = q.conn.Close()
-	<-q.done
+	for range q.replies { // until it has ended
+	}
 }

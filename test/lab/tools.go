@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 )
 
 // Names of directories in the cache that setup.sh fills; the number follows the one in the script.
@@ -53,13 +55,9 @@ func CacheDir() (string, error) {
 	if d := os.Getenv("E2E_CACHE"); d != "" {
 		return filepath.Abs(d)
 	}
-	base := os.Getenv("XDG_CACHE_HOME")
-	if base == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", fmt.Errorf("find the cache directory: %w; name one with E2E_CACHE", err)
-		}
-		base = filepath.Join(home, ".cache")
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache directory: %w; name one with E2E_CACHE", err)
 	}
 	return filepath.Join(base, "socket_vmnet2", "e2e"), nil
 }
@@ -110,15 +108,8 @@ func findQEMU(named, own string, least version) (string, error) {
 		candidates = []string{own, "qemu-system-x86_64"}
 	}
 	for _, c := range candidates {
-		if c == "" {
-			continue
-		}
-		path, err := exec.LookPath(c)
-		if err != nil {
-			continue
-		}
-		if v, err := qemuVersion(path); err == nil && slices.Compare(v, least) >= 0 {
-			return path, nil
+		if v, err := qemuVersion(c); err == nil && slices.Compare(v, least) >= 0 {
+			return exec.LookPath(c)
 		}
 	}
 	return "", fmt.Errorf("%w: no QEMU %d.%d or newer", ErrMissing, least[0], least[1])
@@ -170,17 +161,4 @@ func BuildHelper(ctx context.Context, out string) error {
 }
 
 // ModuleRoot is the directory with go.mod, above the working directory.
-func ModuleRoot() (string, error) {
-	wd, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find go.mod: %w", err)
-	}
-	for dir := wd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("find go.mod: none in %s or above, run this in the source tree", wd)
-		}
-	}
-}
+func ModuleRoot() (string, error) { return cbuild.ModuleRoot() }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -29,18 +28,6 @@ type lima struct {
 type instance struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
-	Dir    string `json:"dir"`
-}
-
-// marker is the file in Lima's directory of a machine that create has made, so that it goes with the machine.
-const marker = ".socket_vmnet2-perf"
-
-func (i instance) ours() bool { return i.Dir != "" && exists(filepath.Join(i.Dir, marker)) }
-
-// errForeign is about a machine that create has not made.
-func errForeign(i instance) error {
-	return fmt.Errorf("%s was not made by test/perf.sh and is left alone: rename it or delete it yourself (limactl delete %s), or let it be used: touch %s",
-		i.Name, i.Name, filepath.Join(i.Dir, marker))
 }
 
 // list asks limactl for all machines.
@@ -69,34 +56,16 @@ func (l *lima) create(ctx context.Context, count int) error {
 	if err != nil {
 		return err
 	}
-	for n := 1; n <= count; n++ { // before anything is created
-		if i, ok := all[name(n)]; ok && !i.ours() {
-			return errForeign(i)
-		}
-	}
 	for n := 1; n <= count; n++ {
 		if _, ok := all[name(n)]; ok {
 			l.say("%s is there already", name(n))
 			continue
 		}
 		l.say("Creating %s", name(n))
-		_, err := output(ctx, "limactl", "create", "--name="+name(n), "--tty=false", "--set", l.vmTypeExpression(),
-			filepath.Join(l.root, "test", "perf", "lima.yaml"))
-		if err := errors.Join(err, l.mark(ctx, name(n))); err != nil {
+		if _, err := output(ctx, "limactl", "create", "--name="+name(n), "--tty=false", "--set", l.vmTypeExpression(),
+			filepath.Join(l.root, "test", "perf", "lima.yaml")); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// mark marks what limactl create has made, also where it has failed half-way, so that delete can delete it.
-func (l *lima) mark(ctx context.Context, name string) error {
-	all, err := l.list(context.WithoutCancel(ctx))
-	if i, ok := all[name]; ok && err == nil {
-		err = os.WriteFile(filepath.Join(i.Dir, marker), []byte("Made by test/perf.sh of socket_vmnet2, which may delete it.\n"), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("mark %s as one of test/perf.sh: %w", name, err)
 	}
 	return nil
 }
@@ -110,17 +79,13 @@ func (l *lima) remove(ctx context.Context, count int) error {
 	}
 	var errs []error
 	for n := 1; n <= count; n++ {
-		i, ok := all[name(n)]
-		switch {
-		case !ok:
+		if _, ok := all[name(n)]; !ok {
 			l.say("%s is not there", name(n))
-		case !i.ours():
-			errs = append(errs, errForeign(i))
-		default:
-			l.say("Deleting %s", name(n))
-			_, err := output(ctx, "limactl", "delete", "--force", name(n))
-			errs = append(errs, err)
+			continue
 		}
+		l.say("Deleting %s", name(n))
+		_, err := output(ctx, "limactl", "delete", "--force", name(n))
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -131,12 +96,8 @@ func (l *lima) check(ctx context.Context, count int) (err error) {
 		return err
 	}
 	for n := 1; n <= count; n++ {
-		i, ok := all[name(n)]
-		if !ok {
+		if _, ok := all[name(n)]; !ok {
 			return fmt.Errorf("there is no machine %s: test/perf.sh create -c %d", name(n), count)
-		}
-		if !i.ours() {
-			return errForeign(i)
 		}
 	}
 	if l.iperf, err = findIperf(); err != nil {
@@ -197,7 +158,7 @@ func (l *lima) findAddress(ctx context.Context) (string, error) {
 	if m := inetRE.FindSubmatch(out); m != nil {
 		return string(m[1]), nil
 	}
-	return "", errors.New("lima0 of perf1 has no address: does the daemon's DHCP server work?")
+	return "", errors.New("lima0 of vmnet2-perf1 has no address: does the daemon's DHCP server work?")
 }
 
 func (l *lima) transfer(ctx context.Context, direction string, seconds int) ([]byte, error) {

@@ -48,7 +48,7 @@ type perf struct {
 	machines machines
 }
 
-// Machines are the virtual machines perf1, perf2 and so on.
+// Machines are the virtual machines vmnet2-perf1, vmnet2-perf2 and so on.
 type machines interface {
 	// create creates those up to count that are not there.
 	create(ctx context.Context, count int) error
@@ -66,8 +66,8 @@ type machines interface {
 	stop(ctx context.Context) error
 }
 
-// name is the name of machine n, from 1.
-func name(n int) string { return "perf" + strconv.Itoa(n) }
+// name is the name of machine n, from 1: delete deletes what has it.
+func name(n int) string { return "vmnet2-perf" + strconv.Itoa(n) }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

@@ -17,10 +17,10 @@ import (
 const usage = `Usage: test/perf.sh VERB [OPTION]...
 
 Verbs:
-  create                            create the machines perf1 to perfCOUNT
+  create                            create the machines vmnet2-perf1 to vmnet2-perfCOUNT
   run                               measure all directions with one daemon
   host-to-vm, vm-to-host, vm-to-vm  measure one direction with an old and a new daemon in turn: A B B A ...
-  delete                            delete the machines perf1 to perfCOUNT
+  delete                            delete the machines vmnet2-perf1 to vmnet2-perfCOUNT
 
 Options:
   -c COUNT       number of machines (default 2)

@@ -42,21 +42,6 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestForeignMachinesAreLeftAlone(t *testing.T) {
-	w := newWorld(t, "darwin")
-	w.listen(w.path("run/socket_vmnet"))
-	w.ok("create", "-c", "1")
-	require.NoError(t, os.Mkdir(w.path("lima/perf2"), 0o700))
-	w.write("lima/perf2/status", "Running\n", 0o600)
-	w.calls()
-	for _, verb := range []string{"create", "run", "delete"} {
-		w.fails("perf2 was not made by test/perf.sh and is left alone", verb)
-	}
-	list := "limactl list --json"
-	assert.Equal(t, []string{list, list, list, "limactl delete --force perf1"}, w.calls(), "its own is deleted")
-	assert.DirExists(t, w.path("lima/perf2"))
-}
-
 // created is a world on macOS in which there are two machines and a daemon is running.
 func created(t *testing.T) *world {
 	t.Helper()
@@ -69,21 +54,21 @@ func created(t *testing.T) *world {
 
 func TestRun(t *testing.T) {
 	w := created(t)
-	w.write("lima/perf1/status", "Running\n", 0o600) // of a run that was killed
+	w.write("lima/vmnet2-perf1/status", "Running\n", 0o600) // of a run that was killed
 	w.ok("run", "-c", "2", "-t3", "-v", "qemu")
 	shell := "limactl shell --workdir / "
 	assert.Equal(t, []string{
-		"limactl list --json", "limactl stop perf1",
-		`limactl edit perf1 --tty=false --set .vmType = "qemu" | .networks[0].socket = "DIR/run/socket_vmnet"`,
-		`limactl edit perf2 --tty=false --set .vmType = "qemu" | .networks[0].socket = "DIR/run/socket_vmnet"`,
-		"limactl start --tty=false perf1",
-		"limactl start --tty=false perf2",
-		shell + "perf1 sudo systemctl restart iperf3.service",
-		shell + "perf1 ip -4 -o addr show dev lima0", "ip ",
+		"limactl list --json", "limactl stop vmnet2-perf1",
+		`limactl edit vmnet2-perf1 --tty=false --set .vmType = "qemu" | .networks[0].socket = "DIR/run/socket_vmnet"`,
+		`limactl edit vmnet2-perf2 --tty=false --set .vmType = "qemu" | .networks[0].socket = "DIR/run/socket_vmnet"`,
+		"limactl start --tty=false vmnet2-perf1",
+		"limactl start --tty=false vmnet2-perf2",
+		shell + "vmnet2-perf1 sudo systemctl restart iperf3.service",
+		shell + "vmnet2-perf1 ip -4 -o addr show dev lima0", "ip ",
 		"ps", "iperf3-darwin --client 192.168.105.7 --time 3 --json", "ps",
 		"ps", "iperf3-darwin --client 192.168.105.7 --time 3 --json --reverse", "ps",
-		"ps", shell + "perf2 iperf3 --client 192.168.105.7 --time 3 --json", "iperf3 --client 192.168.105.7 --time 3 --json", "ps",
-		"limactl stop perf1", "limactl stop perf2",
+		"ps", shell + "vmnet2-perf2 iperf3 --client 192.168.105.7 --time 3 --json", "iperf3 --client 192.168.105.7 --time 3 --json", "ps",
+		"limactl stop vmnet2-perf1", "limactl stop vmnet2-perf2",
 	}, w.calls())
 	for _, direction := range []string{hostToVM, vmToHost, vmToVM} {
 		b, err := os.ReadFile(w.path("out/shared-qemu-2/" + direction + ".json"))
@@ -96,7 +81,7 @@ func TestRun(t *testing.T) {
 // TestRunThatFails: whatever fails, the machines are stopped and an earlier run's results stay.
 func TestRunThatFails(t *testing.T) {
 	for _, c := range []struct{ name, wish, want string }{
-		{"a machine does not boot", "no-start", "perf1 does not boot"},
+		{"a machine does not boot", "no-start", "vmnet2-perf1 does not boot"},
 		{"macOS refuses", "no-route", "since macOS 15 programs need to be allowed"},
 		{"half a result", "half", "vm-to-host: no iperf3 result, or half of one"},
 	} {
@@ -107,7 +92,7 @@ func TestRunThatFails(t *testing.T) {
 			w.write("wish."+c.wish, "", 0o600)
 			w.fails(c.want, "run")
 			calls := w.calls()
-			assert.Equal(t, []string{"limactl stop perf1", "limactl stop perf2"}, calls[len(calls)-2:])
+			assert.Equal(t, []string{"limactl stop vmnet2-perf1", "limactl stop vmnet2-perf2"}, calls[len(calls)-2:])
 			b, err := os.ReadFile(w.path("out/shared-vz-2/host-to-vm.json"))
 			require.NoError(t, err)
 			assert.Equal(t, "earlier", string(b))
@@ -127,7 +112,7 @@ func TestInterrupt(t *testing.T) {
 	assert.Equal(t, 1, <-code)
 	assert.Contains(t, w.stderr.String(), "interrupted; what it started has been ended")
 	calls := w.calls()
-	assert.Equal(t, []string{"limactl stop perf1", "limactl stop perf2"}, calls[len(calls)-2:])
+	assert.Equal(t, []string{"limactl stop vmnet2-perf1", "limactl stop vmnet2-perf2"}, calls[len(calls)-2:])
 }
 
 func TestCompare(t *testing.T) {
@@ -144,7 +129,7 @@ func TestCompare(t *testing.T) {
 	}
 	assert.Equal(t, []string{"DIR/bin/socket_vmnet", "DIR/bin/new", "DIR/bin/new", "DIR/bin/socket_vmnet"}, started, "A B B A")
 	assert.Equal(t, 4, strings.Count(quote(calls), "sudo kill -TERM "))
-	assert.Equal(t, 4, strings.Count(quote(calls), "limactl stop perf2"), "machines have their socket for as long as they run")
+	assert.Equal(t, 4, strings.Count(quote(calls), "limactl stop vmnet2-perf2"), "machines have their socket for as long as they run")
 	assert.NotContains(t, quote(calls), "iperf3-darwin", "one direction only")
 	for _, name := range []string{"000.old", "000.new", "001.new", "001.old"} {
 		assert.FileExists(t, w.path("out/old-new/shared-vz-2.vm-to-vm/"+name+".json"))

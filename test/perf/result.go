@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/prometheus/procfs"
 )
 
 // A use is what a daemon needed for one transfer.
@@ -133,29 +135,18 @@ func (p *perf) consumed(ctx context.Context, pid int) (seconds float64, err erro
 		return 0, errors.New("its process is not known")
 	}
 	if p.goos == "linux" {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		p, err := procfs.NewProc(pid)
 		if err != nil {
 			return 0, err
 		}
-		return parseStat(string(text))
+		stat, err := p.Stat()
+		return stat.CPUTime(), err
 	}
 	text, err := output(ctx, "ps", "-o", "time=", "-p", strconv.Itoa(pid))
 	if err != nil {
 		return 0, err
 	}
 	return parsePS(string(text))
-}
-
-// parseStat reads /proc/PID/stat: the name of the program may have spaces, what follows it has none.
-func parseStat(text string) (float64, error) {
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	const user, system = 11, 12 // counted from the state, which follows the name
-	if len(fields) <= system {
-		return 0, fmt.Errorf("/proc says %q", text)
-	}
-	a, err := strconv.ParseUint(fields[user], 10, 64)
-	b, errB := strconv.ParseUint(fields[system], 10, 64)
-	return float64(a+b) * cpuResolution, errors.Join(err, errB)
 }
 
 // parsePS reads what ps prints: minutes:seconds, with hours in front on some systems.

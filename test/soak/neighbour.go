@@ -43,7 +43,7 @@ func badNeighbours() []choice[badThing] {
 			h.answered(ctx)
 			return n
 		}}},
-		{10, badThing{"member: answers that are not read", func(h *hostile, ctx context.Context, s source) int {
+		{10, badThing{"member: answers that are not read", func(h *hostile, ctx context.Context, _ source) int {
 			c := h.dial(ctx, ".d/control")
 			if c == nil {
 				return 0
