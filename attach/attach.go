@@ -191,7 +191,7 @@ func newLink(socket string, conn *net.UnixConn, file *os.File, info Info) *Link 
 		conn.Close()
 		limit, stop := context.WithTimeout(ctx, askTime)
 		defer stop()
-		kicked := err == nil && Control(socket).ranOnFor(limit, age)
+		kicked := err == nil && ranOnFor(limit, socket, age)
 		switch {
 		case closed.Load():
 			l.err = net.ErrClosed

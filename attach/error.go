@@ -39,19 +39,11 @@ const (
 // Error returns the code in the protocol's words.
 func (c Code) Error() string { return string(c) }
 
-// The codes of Control's refusals that most programs want to tell from others.
-const (
-	// ErrForbidden: only root and the daemon's user may.
-	ErrForbidden Code = "forbidden"
-	// ErrNoClient: no client has this number now.
-	ErrNoClient Code = "no_client"
-)
-
 // ErrEnded is what Wait returns when the daemon ended the session: it was stopped or restarted. errors.Is finds it in ErrKicked
 // as well.
 var ErrEnded = errors.New("attach: the daemon ended the session")
 
-// ErrKicked is the ErrEnded of a daemon that runs on: this session alone was ended, by Control.Kick or "socket_vmnet2 kick", since its
+// ErrKicked is the ErrEnded of a daemon that runs on: this session alone was ended, by "socket_vmnet2 kick", since its
 // machine closed its end, or since the link failed. A user who kicks a client wants it gone: connect again only if asked to.
 var ErrKicked = fmt.Errorf("%w, and runs on: this client was kicked, or its machine has gone", ErrEnded)
 

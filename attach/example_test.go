@@ -148,24 +148,6 @@ func ExampleKeep() {
 	}
 }
 
-// Who is connected, and the end of one of them.
-func ExampleControl() {
-	ctx, daemon := context.Background(), attach.Control(socket)
-	clients, err := daemon.Clients(ctx)
-	if err != nil {
-		panic(err)
-	}
-	for _, c := range clients {
-		fmt.Println(c.ID, c.Name, c.MAC, c.IP, c.ToNet.Bytes, c.ToClient.Bytes)
-		if c.Name == "web" {
-			err = daemon.Kick(ctx, c.ID)
-		}
-	}
-	if errors.Is(err, attach.ErrForbidden) {
-		fmt.Println("only root and the daemon's user may do that")
-	}
-}
-
 // What the daemon refuses has a code.
 func ExampleCode() {
 	_, err := attach.Dial(context.Background(), socket, attach.WithName("one too many"))

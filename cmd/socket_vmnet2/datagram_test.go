@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
@@ -150,29 +149,11 @@ func introduce(t *testing.T, all ...*fakeguest.Guest) {
 	}
 }
 
-// TestDatagramConformance runs the suite that every network must pass with ports that take turns over all ways into the built daemon.
-func TestDatagramConformance(t *testing.T) {
-	p := startOpen(t) // one for all checks, each with clients of its own
-	// The daemon invites whatever it finds when it starts. A client that comes meanwhile may lose its first frame, and the suite's send one.
-	introduce(t, over(t, p.stream()), over(t, p.connected()))
-	vnettest.TestNetwork(t, func(*testing.T) network.Network {
-		return vnettest.DaemonNetwork(vnettest.DaemonOptions{Socket: p.sock, Gateway: gatewayAddr, MaxFrame: carried(), Transports: p.ways()})
-	})
-}
-
 // maxFrame is the longest frame that one stream client of the daemons under test can send to another, in bytes.
 var maxFrame = frame.MaxStreamLen
 
 // onSimulator reports that the daemons under test are on the simulated vmnet, which carries Ethernet's frames only.
 func onSimulator() bool { return maxFrame == frame.MaxEthernetLen }
-
-// carried is the longest frame that the network of daemons under test carries, in bytes.
-func carried() int {
-	if onSimulator() {
-		return frame.MaxEthernetLen
-	}
-	return frame.MaxLen
-}
 
 // texts are those of the frames that have come.
 func texts(l *fakeguest.Listener) (all []string) {

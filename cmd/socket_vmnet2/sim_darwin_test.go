@@ -19,7 +19,6 @@ import (
 // onBoth are the tests of the daemon that hold for every network. The others are about the embedded network's own services
 // and sizes, or about command lines.
 var onBoth = []string{
-	"TestDatagramConformance",
 	"TestPanics",
 	"TestUpgradeUnderLoad",
 	"TestDescribesVmnet",

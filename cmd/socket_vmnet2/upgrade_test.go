@@ -4,10 +4,17 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,4 +152,43 @@ func TestUpgradeCheck(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+}
+
+var stops = flag.Int("stops", 50, "how often TestStopInUpgrade stops a daemon")
+
+// TestStopInUpgrade sends TERM at any moment of an upgrade. The daemon stops in order: nothing that was its own is left, and a client's
+// connection ends without a reset. Where the signal ended the process, in the first moments of the new program, its guard does it.
+func TestStopInUpgrade(t *testing.T) {
+	const span = 100 * time.Millisecond // an upgrade is asked for and has ended
+	guards := 0
+	for i := range *stops {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			p, _ := startOwn(t)
+			c := p.dial(t, 1)
+			_, err := c.Write(wire(0, 1, "sent"))
+			require.NoError(t, err)
+			asked := make(chan struct{})
+			go func() {
+				defer close(asked)
+				_ = exec.Command(filepath.Join(binaries, "socket_vmnet2"), "upgrade", p.sock).Run() // stopped, perhaps
+			}()
+			time.Sleep(span * time.Duration(i) / time.Duration(*stops))
+			if code, took := p.signal(t, syscall.SIGTERM); code != 0 {
+				require.Equal(t, syscall.SIGTERM, p.ProcessState.Sys().(syscall.WaitStatus).Signal(), "%s", p.stderr)
+				guards++
+			} else {
+				assert.Less(t, took, stopTime)
+			}
+			for _, path := range []string{p.sock, p.sock + ".d", filepath.Join(filepath.Dir(p.sock), "pid")} {
+				assert.Eventually(t, func() bool {
+					_, err := os.Lstat(path)
+					return errors.Is(err, fs.ErrNotExist)
+				}, stopTime, time.Millisecond, "%s is left", path)
+			}
+			_, err = io.Copy(io.Discard, c)
+			assert.NoError(t, err, "the connection ends in order")
+			<-asked
+		})
+	}
+	t.Logf("%d of %d were stopped by their guards", guards, *stops)
 }

@@ -75,7 +75,10 @@ func Serve(cfg *compat.Config, log *compat.Log, ready func()) error {
 	ctx, stop := UntilSignal(log.Logger)
 	defer stop()
 	in, err := handover.Inherited()
-	if err != nil {
+	switch {
+	case errors.Is(err, handover.ErrNotNeeded):
+		return nil
+	case err != nil:
 		return err
 	}
 	d := newDaemon(cfg, log)

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,9 +22,6 @@ var stopSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
 // signals and came get the stop signals: the daemon reads the first, and only Exec looks at the second, so that it knows of a signal that
 // the daemon has taken and not acted on yet. In an image that takes over both are there from before main on: without them the signals
 // are deadly until the daemon asks for them. In every other process they are nil until Signals is called.
-//
-// What comes between the exec and this ends the process, and so does what waited for the exec's end: Go's runtime unblocks
-// stop signals before it has handlers, whatever mask it was started with.
 var signals, came = func() (_, _ chan os.Signal) {
 	if os.Getenv(envName) == "" {
 		return nil, nil
@@ -56,8 +52,8 @@ var ErrStopping = errors.New("not replaced, since a stop signal came")
 // and signals arrive.
 //
 // No child can be started while descriptors are open to inheritance. A stop signal that came before is not lost: see ErrStopping; it is
-// in the channel of Signals, even if it was taken from there before. One that comes later is in the channel that Signals of the new image returns, but for the moment of the exec and the
-// first milliseconds of its life: then it ends the process, which is what it was for, only not in order.
+// in the channel of Signals, even if it was taken from there before. One that comes later is in the channel that Signals of the new image
+// returns, or ends the process, whose guard stops in order then.
 func Exec(o *Out, state any, path string, argv, env []string) error {
 	f, err := o.write(state)
 	if err != nil {
@@ -68,12 +64,20 @@ func Exec(o *Out, state any, path string, argv, env []string) error {
 	if o.fds[memory] { // it was closed, so it was free to be the manifest's
 		return fmt.Errorf("hand over descriptor %d: %w", memory, unix.EBADF)
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envName+"=") })
-	env = append(env, envName+"="+strconv.Itoa(memory))
+	env = append(without(env), envName+"="+strconv.Itoa(memory))
+	if stopping() {
+		return ErrStopping
+	}
+	g, err := o.newGuard(memory, path, argv, env)
+	if err != nil {
+		return err
+	}
+	defer g.release()
+	env = append(env, fmt.Sprintf("%s=%d %d", guardEnv, g.pair, g.pid))
 
 	var limit unix.Rlimit
 	lerr := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
-	err = o.exec(memory, path, argv, env)
+	err = o.exec([]int{memory, g.pair}, path, argv, env)
 	if lerr == nil { // syscall.Exec has set what a new program should begin with
 		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 	}
@@ -82,10 +86,10 @@ func Exec(o *Out, state any, path string, argv, env []string) error {
 }
 
 // exec opens the descriptors to inheritance and replaces the program. Forks wait meanwhile.
-func (o *Out) exec(memory int, path string, argv, env []string) error {
+func (o *Out) exec(more []int, path string, argv, env []string) error {
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()
-	all := append(slices.Collect(maps.Keys(o.fds)), memory)
+	all := append(slices.Collect(maps.Keys(o.fds)), more...)
 	defer func() {
 		for _, fd := range all {
 			unix.CloseOnExec(fd)
@@ -102,6 +106,14 @@ func (o *Out) exec(memory int, path string, argv, env []string) error {
 			defer signal.Notify(c, stopSignals...)
 		}
 	}
+	if stopping() {
+		return ErrStopping
+	}
+	return fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))
+}
+
+// stopping reports whether a stop signal has come, which is in the channel of Signals then.
+func stopping() bool {
 	select {
 	case s := <-came:
 		came <- s
@@ -109,8 +121,8 @@ func (o *Out) exec(memory int, path string, argv, env []string) error {
 		case signals <- s: // it may have come when that did not get it any more
 		default:
 		}
-		return ErrStopping
+		return true
 	default:
+		return false
 	}
-	return fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))
 }

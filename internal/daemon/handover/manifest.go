@@ -52,9 +52,17 @@ func Inherited() (*In, error) {
 		return nil, nil
 	}
 	_ = os.Unsetenv(envName)
-	m, err := read(text)
+	g := theGuard()
+	m, err := read(text, g)
 	if err != nil {
 		return nil, fmt.Errorf("take over from the image before: %w", err)
+	}
+	if g != nil && g.pid == 0 {
+		if err := g.watch(); err != nil {
+			return nil, err
+		}
+	} else if g != nil {
+		g.release()
 	}
 	i := &In{m: m, left: map[int]bool{}}
 	i.own()
@@ -62,7 +70,7 @@ func Inherited() (*In, error) {
 }
 
 // read reads the manifest whose descriptor text names.
-func read(text string) (m manifest, err error) {
+func read(text string, g *guard) (m manifest, err error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd <= 2 {
 		return m, fmt.Errorf("%s=%q is not a descriptor's number", envName, text)
@@ -77,7 +85,11 @@ func read(text string) (m manifest, err error) {
 	if err != nil {
 		return m, fmt.Errorf("read the manifest: %w", err)
 	}
-	return decode(b, fd)
+	pid := os.Getpid()
+	if g != nil && g.pid == 0 {
+		pid = os.Getppid()
+	}
+	return decode(b, fd, pid)
 }
 
 // trusted checks that fd is a file that only our user can have made and that no other program can open.
@@ -101,16 +113,16 @@ func trusted(fd int) error {
 	return nil
 }
 
-// decode reads and checks the manifest that descriptor self has.
-func decode(b []byte, self int) (m manifest, err error) {
+// decode reads and checks the manifest of process pid, which descriptor self has.
+func decode(b []byte, self, pid int) (m manifest, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("read the manifest: %w", err)
 	}
 	switch {
 	case m.Version != manifestVersion:
 		return m, fmt.Errorf("the manifest has version %d, this program reads version %d", m.Version, manifestVersion)
-	case m.PID != os.Getpid():
-		return m, fmt.Errorf("the manifest is for process %d, this is process %d", m.PID, os.Getpid())
+	case m.PID != pid:
+		return m, fmt.Errorf("the manifest is for process %d, this is process %d", m.PID, pid)
 	}
 	seen := map[int]bool{self: true}
 	for _, fd := range m.FDs {

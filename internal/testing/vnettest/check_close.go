@@ -4,7 +4,6 @@ package vnettest
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,55 +155,6 @@ func checkNothingAfterClose(l *lan) {
 		}
 	}
 	time.Sleep(lateness)
-}
-
-// checkAttachCloseStorm: eight goroutines attach, talk and close while two stations go on talking. Afterwards those two
-// still do, and new ones can join. (That no goroutine is left is checked for every check.)
-func checkAttachCloseStorm(l *lan) {
-	a, b, c := l.three()
-	var stop atomic.Bool
-	var talkers, visitors sync.WaitGroup
-	began := time.Now()
-	talkers.Go(func() {
-		for !stop.Load() {
-			_, _, _ = a.port.Stats(), a.port.Info(), l.network.Info()
-			b.pour(b.to(a, 60))
-		}
-	})
-	for range 8 {
-		visitors.Go(func() {
-			for round := 0; round < 25 && (round < fewRounds || time.Since(began) < roundsTime); round++ {
-				s, err := l.tryAttach(context.Background(), "visitor", nil)
-				if !assert.NoError(l.t, err) {
-					return
-				}
-				s.pour(s.toMAC(fakeguest.Broadcast, 60), s.to(a, 60), s.to(b, 1514))
-				_ = s.port.Stats()
-				s.close()
-			}
-		})
-	}
-	visitors.Wait()
-	stop.Store(true)
-	talkers.Wait()
-	// A network may drop what a full buffer does not hold, so what is on its way goes first: whatever comes now is behind it.
-	for to, from := range map[*station]*station{a: b, b: a, c: a} {
-		l.until("the flood has ended", func() bool {
-			f := from.to(to, 60)
-			from.pour(f)
-			last, _ := parseTest(f)
-			came := false
-			for n := 0; n < 1000 && !came; n++ { // else it was dropped, too
-				time.Sleep(time.Millisecond)
-				came = slices.Contains(to.in.take(), last)
-			}
-			return came
-		})
-	}
-	l.forget()
-	flow(l, a, b, 100)
-	l.attach("late", nil)
-	l.settle()
 }
 
 // checkNetworkClose: the network may be closed while all stations send and new clients come. No sink is called after Close returned,

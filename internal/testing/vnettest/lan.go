@@ -103,7 +103,7 @@ func (s *station) send(frames ...[]byte) {
 	s.put(frames)
 }
 
-// pour sends test frames that may get lost: no comparison asks for them. What comes of them is left to forget.
+// pour sends test frames that may get lost: no comparison asks for them.
 func (s *station) pour(frames ...[]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,16 +254,6 @@ func (l *lan) settle() {
 		}
 	}
 	l.compare()
-}
-
-// forget takes what has come so far, whatever it was.
-func (l *lan) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.stations {
-		s.in.take()
-		s.want = nil
-	}
 }
 
 // finish closes everything and reports the broken rules.

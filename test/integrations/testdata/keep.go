@@ -56,23 +56,7 @@ func run(socket string) error {
 	}
 	fmt.Println("machine ran again")
 
-	d := attach.Control(socket)
-	s, err := d.Status(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Println(s.Daemon.Socket == socket, s.Network.Backend, s.Network.Subnet, len(s.Health))
-	clients, err := d.Clients(ctx)
-	if err != nil || len(clients) != 1 {
-		return fmt.Errorf("%d clients, %w", len(clients), err)
-	}
-	c := clients[0]
-	fmt.Println(c.Name, c.Transport, c.MAC == link.Info.MAC.String(), c.Peer.PID == os.Getpid())
-	if err := d.Kick(ctx, c.ID); err != nil {
-		return err
-	}
 	fmt.Println("kicked:", errors.Is(link.Wait(ctx), attach.ErrKicked))
-	fmt.Println("none now:", errors.Is(d.Kick(ctx, c.ID), attach.ErrNoClient))
 	return nil
 }
 
