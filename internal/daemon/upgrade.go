@@ -74,6 +74,11 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 	if d.network.Load().opened() == nil {
 		return to, errors.New("detach: the daemon is still starting")
 	}
+	g, err := handover.NewGuard(b.Resolved, os.Args, os.Environ())
+	if err != nil {
+		return to, err
+	}
+	defer g.Release()
 	d.log.Info("upgrading", "from", compat.Version, "to", to, "path", b.Path)
 	o := &handover.Out{}
 	v, err := d.detach(ctx, gateway)
@@ -89,7 +94,7 @@ func (d *daemon) replace(ctx context.Context, call *net.UnixConn, gateway bool) 
 		return to, err
 	}
 	defer endAfter(execAlarm)()
-	return to, handover.Exec(o, m, b.Resolved, os.Args, os.Environ())
+	return to, handover.Exec(o, g, m, b.Resolved, os.Args, os.Environ())
 }
 
 // refusal is the answer to a call that ended with err.

@@ -110,18 +110,6 @@ func TestDaemonThatDies(t *testing.T) {
 	assert.Equal(t, 1, r.result().Counts[exited])
 }
 
-// TestDecisionsAreRepeatable: they depend on the seed and the actor only.
-func TestDecisionsAreRepeatable(t *testing.T) {
-	decide := func(seed uint64, actor string) string {
-		s := newSource(seed, actor)
-		return fmt.Sprint(s.nextSession(1, 9), s.nextStep(5, time.Millisecond), s.nextChaos(time.Second))
-	}
-	first := decide(1, "a")
-	assert.Equal(t, first, decide(1, "a"))
-	assert.NotEqual(t, first, decide(2, "a"))
-	assert.NotEqual(t, first, decide(1, "b"))
-}
-
 func TestLog(t *testing.T) {
 	r := &run{ctx: t.Context(), ledger: ledger.New(ledger.Options{}), began: time.Now()}
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))

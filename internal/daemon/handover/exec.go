@@ -23,7 +23,7 @@ var stopSignals = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
 // the daemon has taken and not acted on yet. In an image that takes over both are there from before main on: without them the signals
 // are deadly until the daemon asks for them. In every other process they are nil until Signals is called.
 var signals, came = func() (_, _ chan os.Signal) {
-	if os.Getenv(envName) == "" {
+	if os.Getenv(envName)+os.Getenv(guardEnv) == "" {
 		return nil, nil
 	}
 	return watch(), watch()
@@ -48,13 +48,13 @@ func Signals() <-chan os.Signal {
 var ErrStopping = errors.New("not replaced, since a stop signal came")
 
 // Exec replaces this program by the one at path, which gets argv (the first element being its name), env, state and what o
-// collected. It returns only with an error, and then all is as it was before: the descriptors are not inherited by children
+// collected; g is its guard, nil for none. It returns only with an error, and then all is as it was before: the descriptors are not inherited by children
 // and signals arrive.
 //
 // No child can be started while descriptors are open to inheritance. A stop signal that came before is not lost: see ErrStopping; it is
 // in the channel of Signals, even if it was taken from there before. One that comes later is in the channel that Signals of the new image
 // returns, or ends the process, whose guard stops in order then.
-func Exec(o *Out, state any, path string, argv, env []string) error {
+func Exec(o *Out, g *guard, state any, path string, argv, env []string) error {
 	f, err := o.write(state)
 	if err != nil {
 		return err
@@ -64,20 +64,17 @@ func Exec(o *Out, state any, path string, argv, env []string) error {
 	if o.fds[memory] { // it was closed, so it was free to be the manifest's
 		return fmt.Errorf("hand over descriptor %d: %w", memory, unix.EBADF)
 	}
-	env = append(without(env), envName+"="+strconv.Itoa(memory))
-	if stopping() {
-		return ErrStopping
+	env, more := append(without(env), envName+"="+strconv.Itoa(memory)), []int{memory}
+	if g != nil {
+		if err := g.give(append(slices.Collect(maps.Keys(o.fds)), memory)); err != nil {
+			return err
+		}
+		env, more = append(env, fmt.Sprintf("%s=%d %d", guardEnv, g.pair, g.pid)), append(more, g.pair)
 	}
-	g, err := o.newGuard(memory, path, argv, env)
-	if err != nil {
-		return err
-	}
-	defer g.release()
-	env = append(env, fmt.Sprintf("%s=%d %d", guardEnv, g.pair, g.pid))
 
 	var limit unix.Rlimit
 	lerr := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
-	err = o.exec([]int{memory, g.pair}, path, argv, env)
+	err = o.exec(more, path, argv, env)
 	if lerr == nil { // syscall.Exec has set what a new program should begin with
 		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 	}
@@ -106,14 +103,6 @@ func (o *Out) exec(more []int, path string, argv, env []string) error {
 			defer signal.Notify(c, stopSignals...)
 		}
 	}
-	if stopping() {
-		return ErrStopping
-	}
-	return fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))
-}
-
-// stopping reports whether a stop signal has come, which is in the channel of Signals then.
-func stopping() bool {
 	select {
 	case s := <-came:
 		came <- s
@@ -121,8 +110,8 @@ func stopping() bool {
 		case signals <- s: // it may have come when that did not get it any more
 		default:
 		}
-		return true
+		return ErrStopping
 	default:
-		return false
 	}
+	return fmt.Errorf("exec %s: %w", path, syscall.Exec(path, argv, env))
 }

@@ -102,7 +102,7 @@ func oldImage() int {
 		*x.to = o.Conn(x.c)
 	}
 	_ = os.Setenv(role, "new")
-	fine(Exec(&o, th, os.Args[0+2], os.Args, append(os.Environ(), envName+"=stale")))
+	fine(Exec(&o, nil, th, os.Args[0+2], os.Args, append(os.Environ(), envName+"=stale")))
 	return 1
 }
 
@@ -206,7 +206,7 @@ func TestExecFails(t *testing.T) {
 	for range 2 {
 		var o Out
 		fd := o.Conn(a)
-		err := Exec(&o, nil, "/nowhere/at/all", []string{"x"}, os.Environ())
+		err := Exec(&o, nil, nil, "/nowhere/at/all", []string{"x"}, os.Environ())
 		require.EqualError(t, err, "exec /nowhere/at/all: no such file or directory")
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestExecRefuses(t *testing.T) {
 		state any
 		want  string
 	}{
-		{"number that is not open", func() *Out { o := &Out{}; o.FD(987654); return o }, nil, "exec /nowhere: bad file descriptor"},
+		{"number that is not open", func() *Out { o := &Out{}; o.FD(987654); return o }, nil, "hand over descriptor 987654: bad file descriptor"},
 		{"number that the manifest gets", func() *Out { o := &Out{}; o.FD(free); return o }, nil, "hand over descriptor " + strconv.Itoa(free)},
 		{"stderr", func() *Out { o := &Out{}; o.FD(2); return o }, nil, "descriptor 2 is always inherited"},
 		{"closed file", func() *Out { o := &Out{}; o.Conn(a); return o }, nil, "hand over a descriptor: use of closed file"},
@@ -245,7 +245,7 @@ func TestExecRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			open := openToChildren()
-			require.ErrorContains(t, Exec(c.o(), c.state, "/nowhere", []string{"x"}, nil), c.want)
+			require.ErrorContains(t, Exec(c.o(), nil, c.state, "/nowhere", []string{"x"}, nil), c.want)
 			assert.Equal(t, open, openToChildren())
 		})
 	}
@@ -304,7 +304,10 @@ func againAndAgain() int {
 		return inOrder
 	case <-time.After(time.Millisecond):
 	}
-	err = Exec(&Out{}, nil, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ())
+	self := os.Getenv("HANDOFF_TEST_SELF")
+	g := must(NewGuard(self, os.Args, os.Environ()))
+	err = Exec(&Out{}, g, nil, self, os.Args, os.Environ())
+	g.Release()
 	if errors.Is(err, ErrStopping) {
 		<-came
 		return inOrder
@@ -372,7 +375,7 @@ func TestEarlySignal(t *testing.T) {
 // earlySignal hands over once, and is sent a signal at the begin of its main.
 func earlySignal() int {
 	if os.Getenv(envName) == "" {
-		fine(Exec(&Out{}, nil, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ()))
+		fine(Exec(&Out{}, nil, nil, os.Getenv("HANDOFF_TEST_SELF"), os.Args, os.Environ()))
 	}
 	fine(syscall.Kill(os.Getpid(), syscall.SIGTERM))
 	came := Signals()
@@ -392,7 +395,7 @@ func TestErrStopping(t *testing.T) {
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	for range 2 {
 		require.Equal(t, syscall.SIGHUP, <-heard)
-		require.ErrorIs(t, Exec(&Out{}, nil, "/nowhere", []string{"x"}, nil), ErrStopping)
+		require.ErrorIs(t, Exec(&Out{}, nil, nil, "/nowhere", []string{"x"}, nil), ErrStopping)
 	}
 	<-heard
 	<-came // for other tests

@@ -48,29 +48,33 @@ type manifest struct {
 // images do not fit; nothing that the manifest names has been touched then.
 func Inherited() (*In, error) {
 	text, ok := os.LookupEnv(envName)
+	_ = os.Unsetenv(envName)
+	g, pid := theGuard(), os.Getpid()
+	if g != nil && g.pid == 0 {
+		pid = os.Getppid()
+		fd, err := g.watch()
+		if err != nil {
+			return nil, err
+		}
+		text, ok = strconv.Itoa(fd), true
+	}
 	if !ok {
 		return nil, nil
 	}
-	_ = os.Unsetenv(envName)
-	g := theGuard()
-	m, err := read(text, g)
+	m, err := read(text, pid)
 	if err != nil {
 		return nil, fmt.Errorf("take over from the image before: %w", err)
 	}
-	if g != nil && g.pid == 0 {
-		if err := g.watch(); err != nil {
-			return nil, err
-		}
-	} else if g != nil {
-		g.release()
+	if g != nil && g.pid > 0 {
+		g.Release()
 	}
 	i := &In{m: m, left: map[int]bool{}}
 	i.own()
 	return i, nil
 }
 
-// read reads the manifest whose descriptor text names.
-func read(text string, g *guard) (m manifest, err error) {
+// read reads the manifest of process pid whose descriptor text names.
+func read(text string, pid int) (m manifest, err error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd <= 2 {
 		return m, fmt.Errorf("%s=%q is not a descriptor's number", envName, text)
@@ -84,10 +88,6 @@ func read(text string, g *guard) (m manifest, err error) {
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxSize))
 	if err != nil {
 		return m, fmt.Errorf("read the manifest: %w", err)
-	}
-	pid := os.Getpid()
-	if g != nil && g.pid == 0 {
-		pid = os.Getppid()
 	}
 	return decode(b, fd, pid)
 }
