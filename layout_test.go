@@ -84,7 +84,7 @@ var imports = map[string][]string{
 		"internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state", "internal/status",
 	},
 	"internal/daemon/control":  {"internal/hostfs", "internal/printable", "internal/status"},
-	"internal/daemon/handover": {"internal/hostfs", "internal/printable"},
+	"internal/daemon/handover": {"internal/darwinapi", "internal/hostfs", "internal/printable"},
 	"internal/daemon/inherit":  {"internal/darwinapi", "internal/hostfs"},
 	"internal/daemon/lowfd":    {},
 	"internal/daemon/rundir":   {"internal/compat", "internal/daemon/handover", "internal/hostfs"},

@@ -98,13 +98,22 @@ func EndAfter(seconds uint) (undo func()) {
 	if l.sigaction == 0 || l.alarm == 0 {
 		return func() {}
 	}
-	before := new(action)
-	purego.SyscallN(l.sigaction, uintptr(syscall.SIGALRM), uintptr(unsafe.Pointer(new(action))), uintptr(unsafe.Pointer(before)))
+	restore := Deadly(syscall.SIGALRM)
 	purego.SyscallN(l.alarm, uintptr(seconds))
 	return func() {
 		purego.SyscallN(l.alarm, 0)
-		purego.SyscallN(l.sigaction, uintptr(syscall.SIGALRM), uintptr(unsafe.Pointer(before)), 0)
+		restore()
 	}
+}
+
+// Deadly has the system end the process by a signal, without a handler of Go's. undo takes it back.
+func Deadly(s syscall.Signal) (undo func()) {
+	l, before := lib(), new(action)
+	if l.sigaction == 0 {
+		return func() {}
+	}
+	purego.SyscallN(l.sigaction, uintptr(s), uintptr(unsafe.Pointer(new(action))), uintptr(unsafe.Pointer(before)))
+	return func() { purego.SyscallN(l.sigaction, uintptr(s), uintptr(unsafe.Pointer(before)), 0) }
 }
 
 // Executable is the path of the file that the process pid runs, whatever it was called as; empty if the system does not tell.

@@ -8,6 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -67,7 +70,7 @@ func newRig(t *testing.T, program string, args ...string) *rig {
 // with 4096 bytes, of which QEMU is blocked on a write most of the time.
 func (r *rig) reconnecting(t *testing.T) []lab.GuestOptions {
 	t.Helper()
-	small, err := r.lab.SendBuffer(t.Context(), 4096)
+	small, err := sendBuffer(t.Context(), r.lab, 4096)
 	require.NoError(t, err)
 	netdev := lab.StreamNetdev(r.socket, reconnectEvery)
 	return []lab.GuestOptions{
@@ -177,4 +180,20 @@ func (r *rig) revive(t *testing.T, i int) {
 	}
 	_, err := r.alive(t.Context(), patience, i)
 	require.NoError(t, err, "after stop and cont")
+}
+
+// sendBuffer builds test/e2e/sndbuf with the machine's C compiler and returns what to add to a guest's Env so that QEMU's
+// sockets get send buffers of size bytes.
+func sendBuffer(ctx context.Context, l *lab.Lab, size int) ([]string, error) {
+	root, err := lab.ModuleRoot()
+	if err != nil {
+		return nil, err
+	}
+	lib := l.Path("sndbuf.so")
+	source := filepath.Join(root, "test", "e2e", "sndbuf", "sndbuf.c")
+	out, err := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-o", lib, source).CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w\n%s", source, err, out)
+	}
+	return []string{"SNDBUF=" + strconv.Itoa(size), "LD_PRELOAD=" + lib}, nil
 }

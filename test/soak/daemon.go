@@ -65,6 +65,13 @@ func (d *daemon) setLocked(p phase) {
 	d.changed = make(chan struct{})
 }
 
+// moment is another one after anything was done to the daemon.
+func (d *daemon) moment() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
 // wait waits until the daemon serves, and returns the number of its life. It returns false when ctx is done before.
 func (d *daemon) wait(ctx context.Context) (life int, ok bool) {
 	for ctx.Err() == nil {

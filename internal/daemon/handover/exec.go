@@ -97,7 +97,11 @@ func (o *Out) exec(more []int, path string, argv, env []string) error {
 			return fmt.Errorf("hand over descriptor %d: %w", fd, err)
 		}
 	}
-	for _, c := range []chan os.Signal{signals, came} { // what the new image would never hear of ends the process now
+	for _, s := range stopSignals { // what the new image would never hear of ends the process now
+		defer deadly(s.(syscall.Signal))()
+	}
+	quiesce()
+	for _, c := range []chan os.Signal{signals, came} {
 		if c != nil {
 			signal.Stop(c) // what has come so far has been delivered when this returns
 			defer signal.Notify(c, stopSignals...)

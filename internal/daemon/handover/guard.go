@@ -56,7 +56,7 @@ func NewGuard(path string, argv, env []string) (*guard, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return nil, os.NewSyscallError("getrlimit", err)
 	}
-	last = int(min(uint64(last+guardMore), limit.Cur-guardOwn))
+	last = int(min(uint64(last+guardMore), uint64(limit.Cur)-guardOwn)) //nolint:unconvert // it is signed elsewhere
 	syscall.ForkLock.RLock()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {

@@ -12,9 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/mmsg"
 )
@@ -155,56 +153,4 @@ func TestIdleSockets(t *testing.T) {
 	}
 	assert.Len(t, l.all(), 1+maxIdle+1)
 	served.gets(t, stay)
-}
-
-// TestNoAllocations: a frame's way from one client to another allocates nothing.
-func TestNoAllocations(t *testing.T) {
-	for _, connected := range []bool{true, false} {
-		t.Run(fmt.Sprintf("connected=%t", connected), func(t *testing.T) {
-			var to link.Link
-			l := newLab(t, func(l *lab, _ *Options) {
-				l.onServe = func(s *session) error {
-					if to == nil {
-						to = s.link
-					} else {
-						s.onBatch = func(b frame.Batch) { to.Deliver(b) }
-					}
-					return nil
-				}
-			})
-			l.joined("b", connected)
-			at := l.current()
-			l.either("a", connected).greet(l)
-			if connected {
-				l.turned(at)
-			}
-			const burst = 8 // at most so many are under way: a unix socket's queue holds few
-			var frames [][]byte
-			for i := range burst {
-				frames = append(frames, testFrame(ethernetLen, i))
-			}
-			sender, wire, buf, from, dest := mmsg.NewSender(), batchOf(frames...), make([]byte, 2048), 0, []byte(nil)
-			if !connected {
-				dest = []byte(l.path)
-			}
-			onFd(t, l.peers[1].UnixConn, func(fd int) error { from = fd; return nil })
-			require.NoError(t, l.peers[0].SetReadDeadline(time.Now().Add(patience)))
-			rc, err := l.peers[0].SyscallConn()
-			require.NoError(t, err)
-			read := func(fd uintptr) bool {
-				_, err = unix.Read(int(fd), buf)
-				return err != unix.EAGAIN
-			}
-			assert.Zero(t, testing.AllocsPerRun(500, func() {
-				if n, err := sender.Send(from, dest, wire); n != burst {
-					panic(fmt.Sprint(n, err))
-				}
-				for range burst {
-					if poll := rc.Read(read); poll != nil || err != nil {
-						panic(fmt.Sprint(poll, err))
-					}
-				}
-			}))
-		})
-	}
 }

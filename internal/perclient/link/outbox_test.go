@@ -360,17 +360,6 @@ func TestQueueNeverCutsAFrame(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-func TestOutboxAllocatesNothing(t *testing.T) {
-	p := &testPipe{}
-	p.got = make([]uint64, 0, 1<<20)
-	o, _ := newOutbox(t, p, 0)
-	b := numbered(0, 64, 1514)
-	assert.Zero(t, testing.AllocsPerRun(200, func() { o.Deliver(b) }))
-	o.queueAll = true
-	assert.Zero(t, int(testing.AllocsPerRun(200, func() { o.Deliver(b) })), "by the drainer")
-	settled(t, o)
-}
-
 // TestOutboxPanics: a panic of the drainer ends this client, and not the process. One while it is delivered is the session's to catch.
 func TestOutboxPanics(t *testing.T) {
 	p := &testPipe{room: none}
