@@ -196,6 +196,7 @@ var direct = map[string]use{
 // skips are the only places where a test may skip, by file and function, with what it needs. CI has all of it.
 var skips = map[string]string{
 	"internal/perclient/capture/compile_test.go: tcpdump":   "tcpdump, which test/e2e/setup.sh gets",
+	"internal/frame/fuzz_test.go: reader":                   "gcc",
 	"internal/compat/differential_test.go: reference":       "gcc, for the C library's getopt_long",
 	"internal/daemon/inherit/inherit_test.go: TestRefused":  "darwin: no SOCK_SEQPACKET for unix sockets",
 	"internal/perclient/passfd/adopt_test.go: openFor":      "darwin: no SOCK_SEQPACKET for unix sockets",

@@ -3,6 +3,12 @@
 package frame_test
 
 import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,4 +83,74 @@ func FuzzScan(f *testing.F) {
 			require.Equal(t, string(want.left), string(chunked.left), "what waits for more, chunked")
 		}
 	})
+}
+
+// FuzzScanAsQEMU holds Scan against another reader of the format, in C and by QEMU's rules: testdata/reader.c.
+func FuzzScanAsQEMU(f *testing.F) {
+	in, out := reader(f)
+	var word [4]byte
+	get := func(t *testing.T) uint32 {
+		_, err := io.ReadFull(out, word[:])
+		require.NoError(t, err)
+		return binary.NativeEndian.Uint32(word[:])
+	}
+	stream, _, _ := mixed()
+	f.Add(stream)
+	f.Add(append(frame.Append(nil, pattern(1514)), prefix(frame.MaxLen+1)...))
+	f.Add(append(prefix(0), prefix(frame.MaxLen)...))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		if len(stream) > 8<<10 {
+			return
+		}
+		_, err := in.Write(append(binary.NativeEndian.AppendUint32(nil, uint32(len(stream))), stream...))
+		require.NoError(t, err)
+		var want parsed
+		left := uint32(0)
+		for n := get(t); ; n = get(t) {
+			if n == 1<<32-2 {
+				want.err = frame.ErrTooLong
+				break
+			} else if n == 1<<32-1 {
+				left = get(t)
+				break
+			}
+			b := make([]byte, n)
+			_, err := io.ReadFull(out, b)
+			require.NoError(t, err)
+			if n < frame.MinLen {
+				want.runts++
+			} else {
+				want.frames = append(want.frames, b)
+			}
+		}
+		got := feed(stream)
+		require.ErrorIs(t, got.err, want.err)
+		require.Equal(t, want.runts, got.runts)
+		require.Equal(t, want.frames, got.frames)
+		if want.err == nil {
+			require.Len(t, got.left, int(left))
+		}
+	})
+}
+
+// reader runs the reader in C.
+func reader(f *testing.F) (in io.Writer, out io.Reader) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil && os.Getenv("CI") == "" {
+		f.Skip("needs gcc, try: apt-get install gcc libc6-dev")
+	}
+	program := filepath.Join(f.TempDir(), "reader")
+	said, err := exec.Command(gcc, "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/reader.c").CombinedOutput()
+	require.NoError(f, err, "%s", said)
+	c := exec.Command(program)
+	in, err = c.StdinPipe()
+	require.NoError(f, err)
+	pipe, err := c.StdoutPipe()
+	require.NoError(f, err)
+	require.NoError(f, c.Start())
+	f.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	return in, bufio.NewReader(pipe)
 }
