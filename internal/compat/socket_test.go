@@ -470,7 +470,7 @@ func TestSaveLeavesAll(t *testing.T) {
 	defer ln.Close()
 	var o handover.Out
 	sl, sp := l.Save(&o), p.Save(&o)
-	require.Error(t, handover.Exec(&o, nil, "/nowhere", []string{"x"}, nil))
+	require.Error(t, handover.Exec(&o, nil, nil, "/nowhere", []string{"x"}, nil))
 	require.ErrorIs(t, (&SocketLock{at: hostfs.Place{Name: dir + "/s"}}).tryLock(), syscall.EAGAIN)
 	_, err = AcquirePidfile(dir+"/p", discard())
 	require.EqualError(t, err, openText(dir+"/p", "Resource temporarily unavailable"))

@@ -67,11 +67,17 @@ func NewGuard(path string, argv, env []string) (*guard, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
-	defer func() { _ = unix.Close(pair[1]) }()
 	g := &guard{pair: pair[0]}
+	copied, err := unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD_CLOEXEC, last+1) // above all its copies, or ForkExec needs as many numbers again
+	_ = unix.Close(pair[1])
+	if err != nil {
+		_ = unix.Close(g.pair)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	defer func() { _ = unix.Close(copied) }()
 	g.pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Env:   append(without(env), fmt.Sprintf("%s=%d", guardEnv, last)),
-		Files: append([]uintptr{0, 1, 2}, slices.Repeat([]uintptr{uintptr(pair[1])}, last-2)...), Sys: &syscall.SysProcAttr{Setsid: true},
+		Files: append([]uintptr{0, 1, 2}, slices.Repeat([]uintptr{uintptr(copied)}, last-2)...), Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err == nil {
 		wait := unix.NsecToTimeval(int64(guardTime))
