@@ -24,7 +24,7 @@ func Line(s string, most int) string {
 		}
 		return r
 	}, s))
-	for len(s) > most {
+	for len(s) > max(most, 0) {
 		_, n := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-n]
 	}

@@ -165,14 +165,6 @@ func (s *station) close() {
 	maps.DeleteFunc(s.lan.owner, func(_ string, owner *station) bool { return owner == s })
 }
 
-// until waits until cond is true and fails the check if that takes too long.
-func (l *lan) until(what string, cond func() bool) {
-	l.t.Helper()
-	if !l.soon(cond) {
-		require.Fail(l.t, "did not happen", "%s within %s", what, patience)
-	}
-}
-
 // soon waits until cond is true and reports whether it became so.
 func (l *lan) soon(cond func() bool) bool {
 	for end := time.Now().Add(patience); !cond(); time.Sleep(100 * time.Microsecond) {
