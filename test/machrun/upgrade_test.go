@@ -142,11 +142,14 @@ func comeAndGo(ctx context.Context, socket string, n byte, came *atomic.Int64) {
 	}
 }
 
-// testHangingExec has the exec of an upgrade take for ever, with the lock that Go's runtime holds then: the system ends the daemon.
+// testHangingExec has the exec of an upgrade take for ever, with the lock that Go's runtime holds then: the system ends the daemon, and its
+// guard stops in order.
 func testHangingExec(t *testing.T, program, processors string) {
 	d := startDaemon(t, program, processors)
-	d.control.SlowExecve(10*time.Minute, 1) // the first is the check of the new program
+	d.control.SlowExecve(10*time.Minute, 2) // before it come the check of the new program and the guard
 	_, err := d.upgrade(t)
 	require.Error(t, err)
 	require.EqualError(t, d.Wait(), "signal: alarm clock", "%s", d.log.Bytes())
+	assert.NoFileExists(t, d.socket)
+	assert.NoDirExists(t, d.socket+".d")
 }
