@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
-	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // TestFloodWithFewDescriptors: with RLIMIT_NOFILE 256, a guest that begins all flows it can leaves others their TCP, and the daemon its new
