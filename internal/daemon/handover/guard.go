@@ -87,6 +87,9 @@ func NewGuard(path string, argv, env []string) (*guard, error) {
 		}
 	}
 	if err != nil {
+		if g.pid > 0 { // whatever it does
+			_ = unix.Kill(g.pid, unix.SIGKILL)
+		}
 		g.Release()
 		return nil, fmt.Errorf("exec %s: %w", path, err)
 	}
