@@ -250,12 +250,12 @@ func (p *brokenPort) MaxFrame() int { return p.sink.MaxFrame() }
 
 // sameAddress changes the address in an ACK.
 func sameAddress(_ *brokenPort, f []byte) []byte {
-	m, err := fakeguest.ParseDHCP(f)
+	p, _ := fakeguest.Parse(f)
+	m, err := p.DHCP()
 	if err != nil || m.MessageType() != dhcpv4.MessageTypeAck {
 		return f
 	}
 	m.YourIPAddr = []byte{192, 168, 105, 2}
-	p, _ := fakeguest.Parse(f)
 	return fakeguest.EthernetFrame(p.Dst, p.Src, fakeguest.TypeIPv4, fakeguest.UDPPacket(p.From(), p.To(), m.ToBytes()))
 }
 

@@ -82,12 +82,8 @@ func (g *Guest) Release(l Lease) error {
 // SendDHCP broadcasts any message, however wrong, from the Guest's MAC address.
 func (g *Guest) SendDHCP(m *dhcpv4.DHCPv4) error { return g.Send(g.dhcpFrame(m, nil)) }
 
-// ParseDHCP reads a frame with a DHCP reply on its way to a client.
-func ParseDHCP(f []byte) (*dhcpv4.DHCPv4, error) {
-	p, err := Parse(f)
-	if err != nil {
-		return nil, err
-	}
+// DHCP reads a DHCP reply on its way to a client.
+func (p *Packet) DHCP() (*dhcpv4.DHCPv4, error) {
 	if p.Proto != ProtoUDP || p.SrcPort != dhcpv4.ServerPort || p.DstPort != dhcpv4.ClientPort {
 		return nil, errors.New("parse DHCP reply: not UDP from port 67 to 68")
 	}
@@ -113,8 +109,8 @@ func (g *Guest) dhcpFrame(m *dhcpv4.DHCPv4, to *Lease) []byte {
 	return EthernetFrame(mac, g.MAC(), TypeIPv4, udp)
 }
 
-// exchangeDHCP sends a message and waits for a reply of the kind wanted, in the frame that is returned, or a NAK, which is an error.
-func (g *Guest) exchangeDHCP(to *Lease, kind, want dhcpv4.MessageType, mods ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, []byte, error) {
+// exchangeDHCP sends a message and waits for a reply of the kind wanted, returned with its sender, or a NAK, which is an error.
+func (g *Guest) exchangeDHCP(to *Lease, kind, want dhcpv4.MessageType, mods ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, net.HardwareAddr, error) {
 	m, err := dhcpv4.New(append(
 		g.identity(kind, mods), dhcpv4.WithOption(dhcpv4.OptHostName(g.opts.Name)),
 		dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer),
@@ -122,24 +118,24 @@ func (g *Guest) exchangeDHCP(to *Lease, kind, want dhcpv4.MessageType, mods ...d
 	if err != nil {
 		return nil, nil, fmt.Errorf("make DHCP %s: %w", kind, err)
 	}
-	f, err := g.exchange(g.dhcpFrame(m, to), func(f []byte) bool {
-		r, err := ParseDHCP(f)
-		return err == nil && g.accepts(f[:6]) && r.TransactionID == m.TransactionID && bytes.Equal(r.ClientHWAddr, g.MAC()) &&
+	p, err := g.exchange(g.dhcpFrame(m, to), func(p *Packet) bool {
+		r, err := p.DHCP()
+		return err == nil && r.TransactionID == m.TransactionID && bytes.Equal(r.ClientHWAddr, g.MAC()) &&
 			(r.MessageType() == want || r.MessageType() == dhcpv4.MessageTypeNak)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("DHCP %s: %w", kind, err)
 	}
-	r, err := ParseDHCP(f)
+	r, err := p.DHCP()
 	if err == nil && r.MessageType() == dhcpv4.MessageTypeNak {
 		err = fmt.Errorf("DHCP %s: %w: %q", kind, ErrNAK, r.Message())
 	}
-	return r, f, err
+	return r, p.Src, err
 }
 
 // lease sends a REQUEST, whose answer is an ACK with an address.
 func (g *Guest) lease(to *Lease, mods ...dhcpv4.Modifier) (Lease, error) {
-	ack, f, err := g.exchangeDHCP(to, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeAck, mods...)
+	ack, server, err := g.exchangeDHCP(to, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeAck, mods...)
 	if err != nil {
 		return Lease{}, err
 	}
@@ -151,7 +147,7 @@ func (g *Guest) lease(to *Lease, mods ...dhcpv4.Modifier) (Lease, error) {
 	if bits != 32 {
 		return Lease{}, fmt.Errorf("read ACK: subnet mask %s", ack.SubnetMask())
 	}
-	l := Lease{Addr: netip.PrefixFrom(addr, ones), ServerMAC: bytes.Clone(f[6:12])}
+	l := Lease{Addr: netip.PrefixFrom(addr, ones), ServerMAC: server}
 	l.Server, _ = netip.AddrFromSlice(ack.ServerIdentifier().To4())
 	if r := ack.Router(); len(r) > 0 {
 		l.Gateway, _ = netip.AddrFromSlice(r[0].To4())

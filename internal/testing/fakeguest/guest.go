@@ -7,6 +7,7 @@ package fakeguest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
 )
 
@@ -90,45 +92,31 @@ func New(l Link, o Options) (*Guest, error) {
 }
 
 func (o *Options) setDefaults() {
-	if o.Name == "" {
-		o.Name = "guest"
-	}
+	o.Name, o.Timeout, o.MaxFrame = cmp.Or(o.Name, "guest"), cmp.Or(o.Timeout, defaultTimeout), cmp.Or(o.MaxFrame, frame.MaxStreamLen)
 	if o.MAC == nil {
 		n := guests.Add(1)
 		o.MAC = net.HardwareAddr{0x52, 0x54, 0x00, byte(n >> 16), byte(n >> 8), byte(n)}
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
 	}
 }
 
 // Attach plugs a Guest into a port of n. ctx bounds the attaching only.
 func Attach(ctx context.Context, n network.Network, o Options) (*Guest, error) {
 	o.setDefaults()
-	return New(newPortLink(ctx, n, o.Name, o.MaxFrame), o)
+	return New(&portLink{ctx: ctx, network: n, name: o.Name, maxFrame: o.MaxFrame, closed: make(chan struct{})}, o)
 }
 
-// Dial connects a Guest to the stream socket of a daemon, waiting up to defaultTimeout for the socket to take it.
+// Dial connects a Guest to the stream socket of a daemon that may still be starting, within defaultTimeout.
 func Dial(path string, o Options) (*Guest, error) {
-	conn, err := dialStream(path, defaultTimeout)
-	if err != nil {
-		return nil, err
-	}
-	return New(StreamLink(conn), o)
-}
-
-// dialStream connects to the stream socket of a daemon that may still be starting.
-func dialStream(path string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
 	defer cancel()
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 		if err == nil {
-			return conn, nil
+			return New(StreamLink(conn), o)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to %s within %s: %w", path, timeout, err)
+			return nil, fmt.Errorf("connect to %s within %s: %w", path, defaultTimeout, err)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

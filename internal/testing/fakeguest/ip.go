@@ -16,11 +16,8 @@ var errNoAddress = errors.New("the guest has no address; call SetAddr or Configu
 // errUnreachable is returned when an ICMP message said that a destination cannot be reached.
 var errUnreachable = errors.New("destination unreachable")
 
-// firstPort is the lowest source port that nextPort gives.
+// firstPort is the lowest source port.
 const firstPort = 20000
-
-// nextPort is a source port that was not used for a while.
-func (g *Guest) nextPort() uint16 { return firstPort + uint16(g.ids.Add(1)%40000) }
 
 // Resolve asks for the MAC address of ip by ARP. Nothing is taken from the cache.
 func (g *Guest) Resolve(ip netip.Addr) (net.HardwareAddr, error) {
@@ -29,14 +26,9 @@ func (g *Guest) Resolve(ip netip.Addr) (net.HardwareAddr, error) {
 		own = netip.IPv4Unspecified() // a probe
 	}
 	ask := ARPPacket(ARPRequest, g.MAC(), own, make(net.HardwareAddr, 6), ip)
-	f, err := g.exchange(EthernetFrame(Broadcast, g.MAC(), TypeARP, ask),
-		g.matchPacket(func(p *Packet) bool { return p.ARPOp == ARPReply && p.SrcIP == ip }))
+	p, err := g.exchange(EthernetFrame(Broadcast, g.MAC(), TypeARP, ask), func(p *Packet) bool { return p.ARPOp == ARPReply && p.SrcIP == ip })
 	if err != nil {
 		return nil, fmt.Errorf("resolve %s: %w", ip, err)
-	}
-	p, err := Parse(f)
-	if err != nil {
-		return nil, err
 	}
 	g.mu.Lock()
 	g.neighbour[ip] = p.SenderMAC
@@ -85,18 +77,14 @@ func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 		return 0, fmt.Errorf("ping %s: %w", ip, err)
 	}
 	start := time.Now()
-	got, err := g.exchange(f, g.matchPacket(func(p *Packet) bool {
+	p, err := g.exchange(f, func(p *Packet) bool {
 		return p.Proto == ProtoICMP && p.DstIP == g.Addr().Addr() &&
 			(p.ICMPType == EchoReply && p.EchoID == id && p.SrcIP == ip || p.ICMPType == Unreachable)
-	}))
+	})
 	rtt := time.Since(start)
-	if err != nil {
-		return 0, fmt.Errorf("ping %s: %w", ip, err)
-	}
-	p, err := Parse(got)
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, fmt.Errorf("ping %s: %w", ip, err)
 	case p.ICMPType == Unreachable:
 		return rtt, fmt.Errorf("ping %s: %w: code %d from %s", ip, errUnreachable, p.ICMPCode, p.SrcIP)
 	case string(p.Data) != string(data):
@@ -107,17 +95,14 @@ func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 
 // ExchangeSYN sends a SYN and returns the flags of the answer: TCPSyn|TCPAck, or TCPRst|TCPAck where it is refused.
 func (g *Guest) ExchangeSYN(to netip.AddrPort) (flags byte, err error) {
-	from := g.nextPort()
+	from := firstPort + uint16(g.ids.Add(1)%40000) // not used for a while
 	f, err := g.ipFrame(to.Addr(), TCPPacket(netip.AddrPortFrom(g.Addr().Addr(), from), to, TCPSyn, 1, 0))
 	if err != nil {
 		return 0, fmt.Errorf("send SYN to %s: %w", to, err)
 	}
-	got, err := g.exchange(f, g.matchPacket(func(p *Packet) bool {
-		return p.Proto == protoTCP && p.From() == to && p.DstPort == from
-	}))
+	p, err := g.exchange(f, func(p *Packet) bool { return p.Proto == protoTCP && p.From() == to && p.DstPort == from })
 	if err != nil {
 		return 0, fmt.Errorf("wait for an answer to SYN from %s: %w", to, err)
 	}
-	p, err := Parse(got)
-	return p.TCPFlags, err
+	return p.TCPFlags, nil
 }

@@ -137,15 +137,6 @@ type portLink struct {
 	buf      []byte
 }
 
-// newPortLink attaches to n as a client that takes frames of at most maxFrame bytes; 0 is frame.MaxStreamLen. ctx bounds the
-// attaching only.
-func newPortLink(ctx context.Context, n network.Network, name string, maxFrame int) Link {
-	if maxFrame == 0 {
-		maxFrame = frame.MaxStreamLen
-	}
-	return &portLink{ctx: ctx, network: n, name: name, maxFrame: maxFrame, closed: make(chan struct{})}
-}
-
 // Deliver implements frame.Sink.
 func (l *portLink) Deliver(b frame.Batch) {
 	for it := b.Iter(); it.Next(); {

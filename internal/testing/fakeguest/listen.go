@@ -53,19 +53,15 @@ func (l *Listener) Next(timeout time.Duration) ([]byte, error) {
 	case <-l.g.stop:
 		return nil, fmt.Errorf("wait for a frame: %w", net.ErrClosed)
 	case <-l.g.done:
-		return l.last()
+		// Frames received before the end are still on their way through the queue.
+		select {
+		case f := <-l.ch:
+			return f, nil
+		case <-time.After(100 * time.Millisecond):
+			return nil, fmt.Errorf("wait for a frame: link ended: %w", l.g.err)
+		}
 	case <-t.C:
 		return nil, fmt.Errorf("wait for a frame for %s: %w", timeout, ErrTimeout)
-	}
-}
-
-// last is what Next returns once the link has ended: frames received before it are still on their way through the queue.
-func (l *Listener) last() ([]byte, error) {
-	select {
-	case f := <-l.ch:
-		return f, nil
-	case <-time.After(100 * time.Millisecond):
-		return nil, fmt.Errorf("wait for a frame: link ended: %w", l.g.err)
 	}
 }
 
@@ -97,21 +93,20 @@ func (g *Guest) dispatch(f []byte) {
 	}
 }
 
-// exchange sends f and waits for the first frame that matches.
-func (g *Guest) exchange(f []byte, match func(f []byte) bool) ([]byte, error) {
-	l := g.Listen(match)
-	defer l.Close()
-	if err := g.Send(f); err != nil {
-		return nil, err
-	}
-	return l.Next(g.opts.Timeout)
-}
-
-// matchPacket makes a match function from one for parsed packets. Packets with a wrong checksum or length match nothing,
-// nor do those to another station.
-func (g *Guest) matchPacket(match func(p *Packet) bool) func(f []byte) bool {
-	return func(f []byte) bool {
+// exchange sends f and waits for the first packet that matches. Packets with a wrong checksum or length match nothing, nor do those
+// to another station.
+func (g *Guest) exchange(f []byte, match func(p *Packet) bool) (Packet, error) {
+	l := g.Listen(func(f []byte) bool {
 		p, err := Parse(f)
 		return err == nil && g.accepts(p.Dst) && match(&p)
+	})
+	defer l.Close()
+	if err := g.Send(f); err != nil {
+		return Packet{}, err
 	}
+	answer, err := l.Next(g.opts.Timeout)
+	if err != nil {
+		return Packet{}, err
+	}
+	return Parse(answer)
 }

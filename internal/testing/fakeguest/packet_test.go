@@ -50,7 +50,7 @@ func FuzzParse(f *testing.F) {
 		p, err := Parse(in)
 		if err == nil {
 			require.LessOrEqual(t, len(p.Data), len(in)-14)
-			_, _ = ParseDHCP(in)
+			_, _ = p.DHCP()
 		}
 	})
 }

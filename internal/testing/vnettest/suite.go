@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
@@ -54,20 +55,12 @@ func TestNetwork(t *testing.T, mk func(t *testing.T) network.Network) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			runCheck(t, c, mk(t))
-			if err := goleak.Find(before); err != nil {
-				t.Errorf("after Close: %v", err)
-			}
+			defer func() { assert.NoError(t, goleak.Find(before), "after Close") }()
+			l := &lan{t: t, network: mk(t), owner: map[string]*station{}}
+			defer l.finish()
+			c.run(l)
 		})
 	}
-}
-
-// runCheck runs one check on n and closes n.
-func runCheck(t *testing.T, c check, n network.Network) {
-	t.Helper()
-	l := &lan{t: t, network: n, owner: map[string]*station{}}
-	defer l.finish()
-	c.run(l)
 }
 
 // Attach plugs a guest into a port of n, which waits for its answers for as long as the suite does, unless o has a time. The end of
