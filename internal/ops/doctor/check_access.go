@@ -153,8 +153,6 @@ type account struct {
 	Behind   bool // it is the one that called sudo
 }
 
-func (u account) isRoot() bool { return u.UID == 0 && !u.Staged && !u.Behind }
-
 // String names the user for the report.
 func (u account) String() string {
 	switch {

@@ -90,10 +90,23 @@ func (x *exam) silent(k *socket) {
 
 // checkStale looks for sockets and pidfiles of daemons that are gone.
 func checkStale(x *exam) {
+	var pidfiles []string
+	for _, s := range x.Setups() {
+		pidfiles = append(pidfiles, s.Pidfile)
+	}
 	for _, k := range x.sockets {
 		x.staleSocket(k)
+		if k.Status != nil {
+			pidfiles = append(pidfiles, k.Status.Daemon.Pidfile)
+		}
+		pidfiles = append(pidfiles, k.Socket+".pid") // the usual name
 	}
-	x.pidfiles()
+	slices.Sort(pidfiles)
+	for _, file := range slices.Compact(pidfiles) {
+		if filepath.IsAbs(file) {
+			x.stalePidfile(file)
+		}
+	}
 }
 
 // isOther tells whether something that is no socket is where one should be.
@@ -154,26 +167,6 @@ func (x *exam) listening(k *socket) bool {
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
 	return ok && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
-}
-
-// pidfiles looks at those that are known.
-func (x *exam) pidfiles() {
-	var all []string
-	for _, s := range x.Setups() {
-		all = append(all, s.Pidfile)
-	}
-	for _, k := range x.sockets {
-		if k.Status != nil {
-			all = append(all, k.Status.Daemon.Pidfile)
-		}
-		all = append(all, k.Socket+".pid") // the usual name
-	}
-	slices.Sort(all)
-	for _, file := range slices.Compact(all) {
-		if filepath.IsAbs(file) {
-			x.stalePidfile(file)
-		}
-	}
 }
 
 // stalePidfile compares a pidfile with the processes.

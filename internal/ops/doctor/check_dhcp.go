@@ -95,7 +95,7 @@ func maskedPrefix(address, mask string) (netip.Prefix, bool) {
 // bootpdDisabled asks launchd. "launchctl print-disabled system" has a line for each job that was enabled or disabled by hand:
 // "com.apple.bootpd" => disabled, and => true up to macOS 12.
 func (x *exam) bootpdDisabled() {
-	out, err := x.program("/bin/launchctl", "print-disabled", "system")
+	out, err := x.Output(x.ctx, "/bin/launchctl", "print-disabled", "system")
 	if err != nil {
 		x.skip(false, "whether bootpd is disabled: %v", err)
 	}
@@ -167,12 +167,12 @@ func (x *exam) leases() {
 // from macOS 15 on, is as kubernetes/minikube reads it (pkg/minikube/firewall/firewall.go, pull request 20400); the list as
 // it is in nix-darwin's issue 1705; what it says on managed Macs is in socket_vmnet's issue 18.
 func checkFirewall(x *exam) {
-	out, err := x.program(firewall, "--getglobalstate")
+	out, err := x.Output(x.ctx, firewall, "--getglobalstate")
 	if err != nil {
 		x.skip(false, "the firewall's state: %v", err)
 		return
 	}
-	all, _ := x.program(firewall, "--getblockall")
+	all, _ := x.Output(x.ctx, firewall, "--getblockall")
 	state, all := strings.ToLower(out), strings.ToLower(all)
 	has := func(text string, any ...string) bool {
 		return slices.ContainsFunc(any, func(s string) bool { return strings.Contains(text, s) })
@@ -192,7 +192,7 @@ func checkFirewall(x *exam) {
 
 // firewallApps looks whether bootpd is allowed, with the firewall on.
 func (x *exam) firewallApps() {
-	apps, err := x.program(firewall, "--listapps")
+	apps, err := x.Output(x.ctx, firewall, "--listapps")
 	if err != nil {
 		x.skip(false, "the firewall's list: %v", err)
 		return
@@ -209,7 +209,7 @@ func (x *exam) firewallApps() {
 		"    sudo " + firewall + " --add " + bootpd, "    sudo " + firewall + " --unblockapp " + bootpd,
 		"    sudo /bin/launchctl kickstart -kp system/com.apple.bootpd",
 	}
-	signed, _ := x.program(firewall, "--getallowsigned") // macOS 15 and later
+	signed, _ := x.Output(x.ctx, firewall, "--getallowsigned") // macOS 15 and later
 	switch {
 	case strings.Contains(listed, "block"):
 		x.report(status.Error, fix, "the Application Firewall is on and blocks bootpd: guests get no address")
@@ -220,10 +220,4 @@ func (x *exam) firewallApps() {
 	default:
 		x.report(status.Warning, fix, "the Application Firewall is on, and bootpd is not among the programs that it lets answer: guests may get no address")
 	}
-}
-
-// program runs one and returns what it says.
-func (x *exam) program(name string, args ...string) (string, error) {
-	out, err := x.Output(x.ctx, name, args...)
-	return string(out), err
 }

@@ -87,7 +87,7 @@ func checkForwarding(x *exam) {
 	if len(hosts) == 0 {
 		return
 	}
-	switch out, err := x.program("/usr/sbin/sysctl", "-n", "net.inet.ip.forwarding"); {
+	switch out, err := x.Output(x.ctx, "/usr/sbin/sysctl", "-n", "net.inet.ip.forwarding"); {
 	case err != nil:
 		x.skip(false, "net.inet.ip.forwarding: %v", err)
 	case strings.TrimSpace(out) == "0":
@@ -110,13 +110,13 @@ const (
 
 // checkPF looks at macOS's packet filter.
 func checkPF(x *exam) {
-	anchors, err := x.program(pfctl, "-s", "Anchors")
+	anchors, err := x.Output(x.ctx, pfctl, "-s", "Anchors")
 	if err != nil {
 		x.skip(!x.User.Behind, "pf's rules, which only root may read: %v", err)
 		return
 	}
-	rules, _ := x.program(pfctl, "-a", isolation, "-s", "rules") // fails where there is no such anchor
-	table, _ := x.program(pfctl, "-a", isolation, "-t", isolationTable, "-T", "show")
+	rules, _ := x.Output(x.ctx, pfctl, "-a", isolation, "-s", "rules") // fails where there is no such anchor
+	table, _ := x.Output(x.ctx, pfctl, "-a", isolation, "-t", isolationTable, "-T", "show")
 	for _, n := range x.subnets {
 		own := "from " + n.prefix.String() + " to " + n.prefix.String()
 		switch held := slices.ContainsFunc(prefixes(strings.Fields(table)), n.prefix.Overlaps); {
@@ -181,13 +181,4 @@ func checkLocalNetwork(x *exam) {
 		}
 	}
 	x.ok("macOS %s asks of each app whether it may reach guests (Local Network); root, ssh and Terminal may. Whether this program may: --reach=IP", x.macOS)
-}
-
-// exemptFix is how a subnet is exempt from Local Network privacy.
-func exemptFix(n netip.Prefix) []string {
-	fix := []string{"or exempt the network for every program (macOS 15.5 and later), and restart the Mac:"}
-	for _, medium := range []string{"Ethernet", "WiFi"} {
-		fix = append(fix, fmt.Sprintf("    sudo defaults write %s Allowed%sLocalNetworkAddresses -array-add %s", localNetwork, medium, n))
-	}
-	return fix
 }

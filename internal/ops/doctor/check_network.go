@@ -165,12 +165,14 @@ func checkReach(x *exam) {
 func (x *exam) unreached(guest string, k *socket, id uint64, err error) {
 	switch {
 	case x.GOOS == "darwin" && errors.Is(err, syscall.EHOSTUNREACH):
-		x.report(status.Error, slices.Concat([]string{
+		x.report(status.Error, []string{
 			"allow it to the app that you run this in (Terminal, your editor, ...): System Settings, Privacy & Security, Local Network",
 			"a job of launchd that no app has started is never asked about: run it as root, or from an app",
-		}, exemptFix(k.Status.Network.Subnet), []string{
+			"or exempt the network for every program (macOS 15.5 and later), and restart the Mac:",
+			fmt.Sprintf("    sudo defaults write %s AllowedEthernetLocalNetworkAddresses -array-add %s", localNetwork, k.Status.Network.Subnet),
+			fmt.Sprintf("    sudo defaults write %s AllowedWiFiLocalNetworkAddresses -array-add %s", localNetwork, k.Status.Network.Subnet),
 			"then try again, from that app:", "    socket_vmnet2 doctor --reach=" + x.Reach.String(),
-		}), "%s, but macOS says \"No route to host\" to this program: that is how Local Network privacy (macOS 15 and later) keeps a program from the network", guest)
+		}, "%s, but macOS says \"No route to host\" to this program: that is how Local Network privacy (macOS 15 and later) keeps a program from the network", guest)
 	case isTimeout(err):
 		x.report(status.Warning, []string{"look at what arrives there:", fmt.Sprintf("    sudo socket_vmnet2 capture --client=%d --count=20 %s", id, printable.Quote(k.Socket))},
 			"%s, but does not answer within %v: its own firewall drops what it gets, or it hangs", guest, reachTime)

@@ -146,13 +146,6 @@ const codesign = "/usr/bin/codesign"
 // entitled is in a list of entitlements, as XML, with what macOS 26 asks for where the user that starts vmnet is not root.
 var entitled = regexp.MustCompile(`<key>com\.apple\.security\.virtualization</key>\s*<true\s*/>`)
 
-// checkSignatures asks codesign for the signatures of the programs that are ours.
-func checkSignatures(x *exam) {
-	for _, p := range x.ours() {
-		x.signature(p)
-	}
-}
-
 // ours are the programs that are ours: this one and those that are installed.
 func (x *exam) ours() (programs []string) {
 	if !x.Staged() && x.Program != "" {
@@ -166,9 +159,16 @@ func (x *exam) ours() (programs []string) {
 	return programs
 }
 
+// checkSignatures asks codesign for the signatures of the programs that are ours.
+func checkSignatures(x *exam) {
+	for _, program := range x.ours() {
+		x.signature(program)
+	}
+}
+
 func (x *exam) signature(program string) {
-	_, err := x.program(codesign, "--verify", program)
-	list, listErr := x.program(codesign, "--display", "--entitlements", "-", "--xml", program)
+	_, err := x.Output(x.ctx, codesign, "--verify", program)
+	list, listErr := x.Output(x.ctx, codesign, "--display", "--entitlements", "-", "--xml", program)
 	if err == nil {
 		err = listErr
 	}

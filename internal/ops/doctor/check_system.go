@@ -77,7 +77,7 @@ func checkQEMU(x *exam) {
 			x.skip(false, "the version of %s: it is not run as root, since others could change it; run doctor without sudo", p)
 			continue
 		}
-		if out, err := x.program(p, "--version"); err != nil {
+		if out, err := x.Output(x.ctx, p, "--version"); err != nil {
 			x.report(status.Warning, []string{"reinstall QEMU"}, "%s --version fails: %v", p, err)
 		} else {
 			x.qemu(p, out)
@@ -140,10 +140,14 @@ const goodDgramLen = 512
 
 // checkLimits looks at limits of Linux that a daemon meets.
 func checkLimits(x *exam) {
+	ahead, known := x.number(dgramLen) // frames that the kernel takes
 	for _, k := range x.telling() {
 		x.openFiles(k)
 		x.ports(k)
-		x.datagrams(k)
+		if known && ahead < goodDgramLen && slices.ContainsFunc(k.Status.Clients, func(c status.Client) bool { return c.Transport == status.Unixgram }) {
+			x.report(status.Notice, []string{"raise it before the daemon and the machines start:", fmt.Sprintf("    sudo sysctl net.unix.max_dgram_qlen=%d", goodDgramLen)},
+				"the kernel takes %d frames ahead for a datagram client of the daemon at %s (net.unix.max_dgram_qlen): more costs less processor time", ahead, k.Socket)
+		}
 	}
 }
 
@@ -188,14 +192,5 @@ func (x *exam) ports(k *socket) {
 				fmt.Sprintf("forward a port from %d on, or let all users have lower ones:", first), fmt.Sprintf("    sudo sysctl net.ipv4.ip_unprivileged_port_start=%d", port),
 			}, "the daemon at %s cannot open %s: ports below %d are root's", k.Socket, f.Host, first)
 		}
-	}
-}
-
-// datagrams looks at how many frames the kernel takes ahead for datagram clients.
-func (x *exam) datagrams(k *socket) {
-	n, ok := x.number(dgramLen)
-	if ok && n < goodDgramLen && slices.ContainsFunc(k.Status.Clients, func(c status.Client) bool { return c.Transport == status.Unixgram }) {
-		x.report(status.Notice, []string{"raise it before the daemon and the machines start:", fmt.Sprintf("    sudo sysctl net.unix.max_dgram_qlen=%d", goodDgramLen)},
-			"the kernel takes %d frames ahead for a datagram client of the daemon at %s (net.unix.max_dgram_qlen): more costs less processor time", n, k.Socket)
 	}
 }

@@ -140,7 +140,7 @@ func examine(ctx context.Context, s System, checks []check) *Report {
 	defer cancel()
 	x := gather(ctx, s)
 	r := &Report{
-		Format: reportFormat, Program: s.Program, Version: s.Version, System: x.systemName(), Root: s.Root,
+		Format: reportFormat, Program: s.Program, Version: s.Version, System: strings.TrimSpace(strings.Replace(s.GOOS, "darwin", "macOS ", 1) + x.macOS), Root: s.Root,
 		User: s.User.String(), Worst: severityOK,
 	}
 	for _, c := range checks {
@@ -188,7 +188,7 @@ func (x *exam) unreadable(path string, err error) {
 
 // skip notes something that was not checked.
 func (x *exam) skip(root bool, format string, args ...any) {
-	x.skipped = append(x.skipped, omission{Check: x.check.ID, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && !x.User.isRoot()})
+	x.skipped = append(x.skipped, omission{Check: x.check.ID, Why: find.Clean(fmt.Sprintf(format, args...)), Root: root && (x.User.UID != 0 || x.User.Staged || x.User.Behind)})
 }
 
 // severityWidth is that of the longest of the words.

@@ -68,7 +68,7 @@ func (x *exam) macOSVersion() string {
 	if x.GOOS != "darwin" {
 		return ""
 	}
-	if out, err := x.program("/usr/bin/sw_vers", "-productVersion"); err == nil {
+	if out, err := x.Output(x.ctx, "/usr/bin/sw_vers", "-productVersion"); err == nil {
 		return find.FirstLine(find.Clean(strings.TrimSpace(out)))
 	}
 	var v struct{ ProductVersion string }
@@ -81,13 +81,6 @@ func (x *exam) macMajor() int {
 	major, _, _ := strings.Cut(x.macOS, ".")
 	n, _ := strconv.Atoi(major)
 	return max(n, 0)
-}
-
-func (x *exam) systemName() string {
-	if x.GOOS != "darwin" {
-		return x.GOOS
-	}
-	return strings.TrimSpace("macOS " + x.macOS)
 }
 
 // findSockets collects the sockets that are known or named, and those that minikube would find.

@@ -99,13 +99,13 @@ func TestFactsThatFail(t *testing.T) {
 // TestRealPrograms: one that hangs is ended, and of one that never stops talking little is kept.
 func TestRealPrograms(t *testing.T) {
 	x := &exam{System: System{System: find.System{Run: find.RunProgram}}, ctx: t.Context()}
-	out, err := x.program("/bin/sh", "-c", "head -c 30000000 /dev/zero")
+	out, err := x.Output(x.ctx, "/bin/sh", "-c", "head -c 30000000 /dev/zero")
 	require.NoError(t, err)
 	assert.Less(t, len(out), 10<<20)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	x.ctx = ctx
-	_, err = x.program("/bin/sh", "-c", "sleep 1000")
+	_, err = x.Output(x.ctx, "/bin/sh", "-c", "sleep 1000")
 	assert.ErrorContains(t, err, "sh gave no answer")
 }
 

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
@@ -160,10 +162,20 @@ func (f *search) read(path string) []byte {
 	return b
 }
 
-// list returns the names in a directory, sorted; none when it is not there.
-func (f *search) list(dir string) []string {
-	names, err := f.readDir(dir)
-	f.problem(dir, err)
+// list returns the names in a directory, sorted; none when it is not there, and some if there are too many.
+func (f *search) list(dir string) (names []string) {
+	d, err := f.openAt(dir, syscall.O_DIRECTORY)
+	if err == nil {
+		defer d.Close()
+		names, err = d.Readdirnames(maxEntries + 1)
+	}
+	if len(names) > maxEntries {
+		names, err = names[:maxEntries], fmt.Errorf("has more than %d entries; only some were looked at", maxEntries)
+	}
+	if !errors.Is(err, io.EOF) {
+		f.problem(dir, err)
+	}
+	slices.Sort(names)
 	return names
 }
 

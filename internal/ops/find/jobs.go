@@ -161,7 +161,7 @@ func (f *search) jobState(j Job) string {
 	case err != nil:
 		return NotLoaded
 	}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		if state, ok := strings.CutPrefix(strings.TrimSpace(line), "state = "); ok {
 			return Clean(state)
 		}
@@ -209,7 +209,7 @@ func (f *search) findUnits() {
 	}
 	out, err := f.Output(f.ctx, "/usr/bin/systemctl", append([]string{"show", "--property=Id,ActiveState,SubState,UnitFileState,Result,NeedDaemonReload", "--"}, names...)...)
 	f.problem("systemctl show", err)
-	for block := range strings.SplitSeq(string(out), "\n\n") { // one for each unit (systemctl(1))
+	for block := range strings.SplitSeq(out, "\n\n") { // one for each unit (systemctl(1))
 		p := Properties(block)
 		if i := slices.Index(names, p["Id"]); i >= 0 {
 			u := &f.Units[i]

@@ -146,7 +146,7 @@ func (f *search) describe(p *program, at string) {
 	}
 	out, err := f.Output(f.ctx, at, "--version")
 	f.problem(p.Path, err)
-	if line := Clean(FirstLine(strings.TrimSpace(string(out)))); err == nil && line != "" {
+	if line := Clean(FirstLine(strings.TrimSpace(out))); err == nil && line != "" {
 		p.Version = line
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -136,17 +135,17 @@ func (l *limited) Write(b []byte) (int, error) {
 }
 
 // Output runs a program of s, which has a limited time, and returns what it says.
-func (s System) Output(ctx context.Context, name string, args ...string) ([]byte, error) {
+func (s System) Output(ctx context.Context, name string, args ...string) (string, error) {
 	if s.Run == nil {
-		return nil, errors.New("programs are not run on a staged system")
+		return "", errors.New("programs are not run on a staged system")
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	out, err := s.Run(ctx, name, args...)
 	if err != nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("%s gave no answer within %v", name, askTime)
+		return "", fmt.Errorf("%s gave no answer within %v", name, askTime)
 	}
-	return out, err
+	return string(out), err
 }
 
 // Limits on what is read. A Lima template with scripts is the largest of the files.
@@ -246,24 +245,6 @@ func (s System) ReadFile(path string, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("is larger than %d KiB, so it was not read", limit>>10)
 	}
 	return b, err
-}
-
-// readDir returns the names in a directory, sorted; with an error some, if there are too many.
-func (s System) readDir(dir string) (names []string, err error) {
-	d, err := s.openAt(dir, syscall.O_DIRECTORY)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err = d.Readdirnames(maxEntries + 1)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	if len(names) > maxEntries {
-		names, err = names[:maxEntries], fmt.Errorf("has more than %d entries; only some were looked at", maxEntries)
-	}
-	slices.Sort(names)
-	return names, err
 }
 
 // Absent tells that there is no such file.
