@@ -40,7 +40,17 @@ func duplicateIP(v *view) {
 			v.found(status.DuplicateIP, status.Error, list, []string{"Give the guest another address: DHCP, or a static one" + v.inSubnet() + "."},
 				"%s is %s address, and %s %s it: others may lose their way to the outside.", ip, whose, eachName(list), verb(list, "uses", "use")).of = ip.String()
 		} else if list = v.quarrel(ip, list); list != nil {
-			v.duplicate(ip, list).of = ip.String()
+			given := ""
+			fix := []string{
+				"Give all but one of them another address. If they are copies of one image, they may have its static address, or its identity towards DHCP (/etc/machine-id).",
+			}
+			if d := v.Network.DHCP; d != nil {
+				if i := slices.IndexFunc(d.Leases, func(l status.Lease) bool { return l.IP == ip }); i >= 0 {
+					given = " DHCP gave it to " + d.Leases[i].MAC + "."
+					fix = []string{"Give the other one an address by DHCP, or a static one outside of the range that is leased, and not the same for two."}
+				}
+			}
+			v.found(status.DuplicateIP, status.Error, list, fix, "%s is used by %d guests at the same time: %s.%s", ip, len(list), eachName(list), given).of = ip.String()
 		}
 	}
 }
@@ -86,20 +96,6 @@ func (v *view) quarrel(ip netip.Addr, users []*status.Client) (list []*status.Cl
 	}
 	v.suspicious = true
 	return nil
-}
-
-func (v *view) duplicate(ip netip.Addr, list []*status.Client) *finding {
-	given := ""
-	fix := []string{
-		"Give all but one of them another address. If they are copies of one image, they may have its static address, or its identity towards DHCP (/etc/machine-id).",
-	}
-	if d := v.Network.DHCP; d != nil {
-		if i := slices.IndexFunc(d.Leases, func(l status.Lease) bool { return l.IP == ip }); i >= 0 {
-			given = " DHCP gave it to " + d.Leases[i].MAC + "."
-			fix = []string{"Give the other one an address by DHCP, or a static one outside of the range that is leased, and not the same for two."}
-		}
-	}
-	return v.found(status.DuplicateIP, status.Error, list, fix, "%s is used by %d guests at the same time: %s.%s", ip, len(list), eachName(list), given)
 }
 
 // duplicateMAC finds clients that send from one address. That a guest's former connection has not ended yet is none: it sends

@@ -96,15 +96,6 @@ func (p place) orphan() error {
 	return nil
 }
 
-// writeManifest puts it into the backup.
-func (p place) writeManifest(m *manifest) error {
-	b, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return replace(p.at(manifestFile), 0o644, append(b, '\n'))
-}
-
 // missing are the directories on the way to the programs and the backup that are not there yet.
 func (p place) missing() (dirs []string) {
 	for _, t := range append([]string{ownCopy}, targets...) {
@@ -117,11 +108,6 @@ func (p place) missing() (dirs []string) {
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs)
-}
-
-// changes tells whether anything is going to be done.
-func (m *manifest) changes() bool {
-	return slices.ContainsFunc(m.Entries, func(e *entry) bool { return e.put })
 }
 
 // plan looks at what is there, and notes in the manifest what an installation will do. m is the manifest so far, nil for none.

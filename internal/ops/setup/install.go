@@ -22,12 +22,14 @@ package setup
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -146,7 +148,7 @@ func Install(ctx context.Context, o Options) error {
 		return err
 	}
 	o.announce(m, "Install %s below %s", source.version, p.prefix)
-	if !m.changes() {
+	if !slices.ContainsFunc(m.Entries, func(e *entry) bool { return e.put }) {
 		if !p.exists(manifestFile) {
 			fmt.Fprintln(o.Out, "All of it is there already, byte for byte, and nothing was there to keep: there is nothing to roll back.")
 		}
@@ -231,5 +233,9 @@ func (p place) keep(m *manifest, s *source) error {
 	if err := makeFile(p.at(ownCopy), 0o755, s.files["bin/socket_vmnet2"]); err != nil {
 		return err
 	}
-	return p.writeManifest(m)
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replace(p.at(manifestFile), 0o644, append(b, '\n'))
 }

@@ -116,7 +116,7 @@ func (j *job) exchange(before state, want map[string]string) {
 		j.manager.forget(gone)
 	}
 	for _, path := range gone {
-		j.remove(path)
+		j.step("remove "+path, "remove "+path, func() error { return removeFile(j.at(path)) })
 	}
 	if len(gone)+len(stay) > 0 {
 		j.manager.reload(stay)

@@ -134,11 +134,6 @@ func (j *job) directory(path string, mode os.FileMode) {
 	j.step("make the directory "+path, shows, func() error { return os.MkdirAll(j.at(path), mode) })
 }
 
-// remove removes a file. That it is not there is no error.
-func (j *job) remove(path string) {
-	j.step("remove "+path, "remove "+path, func() error { return removeFile(j.at(path)) })
-}
-
 // at is where path is in the system.
 func (s *system) at(path string) string { return filepath.Join(s.Root, path) }
 
@@ -188,7 +183,10 @@ func (j *job) text(path string) string {
 	if err != nil {
 		panic(err)
 	}
-	socket := j.inRuntime(j.Socket) // which is the last of the arguments
+	socket := j.Socket // which is the last of the arguments
+	if rest, ok := strings.CutPrefix(socket, j.Runtime+"/"); ok && j.Runtime != "" {
+		socket = "%t/" + rest // so the unit is the same for all users; NewJob has refused what is special in one
+	}
 	command := strings.Join(append(append([]string{j.Program}, j.Args[:len(j.Args)-1]...), socket), " ")
 	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", command, "{{socket}}", socket, "{{link}}", strings.TrimPrefix(j.link(), "/var"))
 	if kind == "plist" || kind == "conf" {
@@ -220,13 +218,4 @@ func xmlText(texts ...string) string {
 		_ = xml.EscapeText(&b, []byte(text)) // the builder takes all
 	}
 	return b.String()
-}
-
-// inRuntime writes the user's runtime directory as %t, so that the unit is the same for all users. NewJob has refused what is special in
-// a unit.
-func (j *job) inRuntime(path string) string {
-	if rest, ok := strings.CutPrefix(path, j.Runtime+"/"); ok && j.Runtime != "" {
-		return "%t/" + rest
-	}
-	return path
 }
