@@ -71,25 +71,18 @@ func plain(f []byte) (hdr, payload int, ok bool) {
 		return 0, 0, false
 	}
 	payload = end - hdr
-	return hdr, payload, payload > 0 || flags == header.TCPFlagAck && onlyTimestamps(f[atOptions:hdr])
-}
-
-// onlyTimestamps tells whether TCP options are none, or timestamps as every system writes them.
-func onlyTimestamps(o []byte) bool {
-	return len(o) == 0 || len(o) == 12 && binary.BigEndian.Uint32(o) == 0x0101080a
-}
-
-// sameFlow tells whether f, at least atOptions bytes long, belongs to the same connection as h.
-func (h *held) sameFlow(f []byte) bool {
-	return bytes.Equal(f[atAddress:atTCP+4], h.frame[atAddress:atTCP+4]) && f[atProtocol] == h.frame[atProtocol]
+	o := f[atOptions:hdr]
+	usual := len(o) == 0 || len(o) == 12 && binary.BigEndian.Uint32(o) == 0x0101080a // none, or timestamps as every system writes them
+	return hdr, payload, payload > 0 || flags == header.TCPFlagAck && usual
 }
 
 // find returns the packet that is held of the connection that f belongs to, nil if there is none.
 func (c *coalescer) find(f []byte) *held {
 	if len(f) >= atOptions {
 		for i := range c.held[:c.n] {
-			if c.held[i].sameFlow(f) {
-				return &c.held[i]
+			h := &c.held[i]
+			if bytes.Equal(f[atAddress:atTCP+4], h.frame[atAddress:atTCP+4]) && f[atProtocol] == h.frame[atProtocol] {
+				return h
 			}
 		}
 	}
@@ -99,9 +92,6 @@ func (c *coalescer) find(f []byte) *held {
 // join adds f to the packet that it continues, if that is held. Such a frame needs no inspection: what inspect looks at is as
 // in the one before it.
 func (c *coalescer) join(f []byte) bool {
-	if c.n == 0 {
-		return false
-	}
 	h := c.find(f)
 	if h == nil {
 		return false

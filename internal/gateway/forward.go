@@ -51,7 +51,12 @@ func (g *gateway) takeForward(number int) error {
 	if err != nil {
 		return fmt.Errorf("take the socket of forward %d: %w", number, err)
 	}
-	p, buf := stickySocket(c), make([]byte, bufSize)
+	p, buf := ipv4.NewPacketConn(c), make([]byte, bufSize)
+	// It tells at which address it was asked, on Linux: otherwise the host would choose which one answers, and the client drop what comes
+	// from an address that it has not asked. Elsewhere the host chooses the one that it was asked at if it has no other on that interface.
+	if runtime.GOOS == "linux" {
+		_ = p.SetControlMessage(ipv4.FlagDst, true) // without that it works all the same on hosts with one address
+	}
 	go f.serve(func() error { return f.takeDatagram(p, buf) })
 	return nil
 }
@@ -97,17 +102,6 @@ func (f *forward) takeConnection(l net.Listener) error {
 		}
 	}()
 	return nil
-}
-
-// stickySocket is a UDP socket on all addresses of the host that tells at which one it was asked, on Linux: otherwise the host would
-// choose which one answers, and the client drop what comes from an address that it has not asked. Elsewhere the host chooses the one
-// that it was asked at if it has no other on that interface.
-func stickySocket(c net.PacketConn) *ipv4.PacketConn {
-	p := ipv4.NewPacketConn(c)
-	if runtime.GOOS == "linux" {
-		_ = p.SetControlMessage(ipv4.FlagDst, true) // without that it works all the same on hosts with one address
-	}
-	return p
 }
 
 // takeDatagram takes a datagram from outside. Each sender is a flow of its own: the guest sees a port of the gateway for it, and

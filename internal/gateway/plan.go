@@ -54,24 +54,16 @@ func (c Config) Plan() (Plan, error) {
 		private: c.Private, ports: c.LoopbackPorts,
 	}
 	p.broadcast = lastAddr(p.Subnet)
-	if !c.DisableHostLoopback {
-		p.setAlias()
+	if !c.DisableHostLoopback && p.Subnet.Bits() <= 29 { // the last address, or the one before if that is the gateway's
+		if p.Alias = p.broadcast.Prev(); p.Alias == p.Gateway {
+			p.Alias = p.Alias.Prev()
+		}
 	}
 	if !c.DisableDHCP && (c.Mode != network.ModeHost || c.NetworkIdentifier == "") {
 		p.setPool(c.DHCPEnd)
 	}
 	p.identify()
 	return p, p.checkGuests(c)
-}
-
-// setAlias sets the host's alias: the last address, or the one before if that is the gateway's.
-func (p *Plan) setAlias() {
-	if p.Subnet.Bits() > 29 {
-		return
-	}
-	if p.Alias = p.broadcast.Prev(); p.Alias == p.Gateway {
-		p.Alias = p.Alias.Prev()
-	}
 }
 
 // checkGuests refuses reservations and forwards whose addresses no guest can have.

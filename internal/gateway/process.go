@@ -42,7 +42,10 @@ type Program struct {
 func (p Program) Start(end *os.File) (*os.Process, error) {
 	c := exec.Command(p.Path)
 	c.Args = []string{"socket_vmnet2", "gateway", p.Socket}
-	c.Env = append(environment(), fmt.Sprintf("%s=%d %d %d", envName, os.Getpid(), p.UID, p.GID))
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { // faults are the daemon's
+		return strings.HasPrefix(v, envName+"=") || strings.HasPrefix(v, faults.Env+"=")
+	})
+	c.Env = append(inherited, fmt.Sprintf("%s=%d %d %d", envName, os.Getpid(), p.UID, p.GID))
 	c.Stderr = os.Stderr // a crash tells why there
 	c.ExtraFiles = []*os.File{end}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what a terminal sends to the daemon is not for it
@@ -50,13 +53,6 @@ func (p Program) Start(end *os.File) (*os.Process, error) {
 		return nil, fmt.Errorf("start the gateway: %w", err)
 	}
 	return c.Process, nil
-}
-
-// environment is the process's without the variable, and without faults that are the daemon's.
-func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, envName+"=") || strings.HasPrefix(v, faults.Env+"=")
-	})
 }
 
 // Main is the life of a gateway's process. It returns false at once if this process is none. It is called first of all in main.

@@ -43,16 +43,14 @@ func newGateway(end *os.File, t tuning) (*gateway, error) {
 	if t.dial == nil {
 		t.dial = new(net.Dialer).DialContext
 	}
-	g := &gateway{tune: t, pair: p, begins: map[uint64]*rate.Limiter{}, trim: time.AfterFunc(time.Hour, giveBack)}
+	g := &gateway{tune: t, pair: p, begins: map[uint64]*rate.Limiter{}}
+	g.trim = time.AfterFunc(time.Hour, func() {
+		runtime.GC() // pools keep theirs over one collection
+		debug.FreeOSMemory()
+	})
 	g.out = newOutlet(frame.MaxLen, func(b []byte, wait bool) (int, error) { return p.WriteWire(nil, b, wait) }, &g.drops)
 	g.log = slog.New(logger{slog.DiscardHandler, g.out})
 	return g, nil
-}
-
-// giveBack returns what is not used to the system. Pools keep theirs over one collection.
-func giveBack() {
-	runtime.GC()
-	debug.FreeOSMemory()
 }
 
 // serve is the life of a gateway on its end of the pair, until the daemon closes the other one. Then the process is to end: nothing

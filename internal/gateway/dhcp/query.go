@@ -58,7 +58,9 @@ func (q *query) discover() (reply, bool) {
 // request is SELECTING, INIT-REBOOT, RENEWING or REBINDING (RFC 2131, 4.3.2), told apart by what is filled in.
 func (q *query) request() (reply, bool) {
 	if id := addr(q.m.ServerIdentifier()); id.IsValid() && id != q.cfg.Gateway {
-		q.forgetOffer()
+		if l := q.pool.byMAC[q.mac]; l != nil && !l.bound { // the client took another server's
+			q.pool.remove(l)
+		}
 		return reply{}, false
 	}
 	ip := addr(q.m.RequestedIPAddress())
@@ -96,13 +98,6 @@ func (q *query) bind(l *lease) {
 	q.tellChange(l)
 	if fresh {
 		q.cfg.Log.Info("DHCP lease granted", "mac", l.mac.hardware().String(), "ip", l.ip.String(), "hostname", l.hostname)
-	}
-}
-
-// forgetOffer frees an address that was offered to a client which took another server's.
-func (q *query) forgetOffer() {
-	if l := q.pool.byMAC[q.mac]; l != nil && !l.bound {
-		q.pool.remove(l)
 	}
 }
 
@@ -175,12 +170,12 @@ func (q *query) poolFull() (reply, bool) {
 // nak tells the client to start over. It is broadcast because the client's address may be worth nothing here, by the relay if there
 // is one.
 func (q *query) nak() (reply, bool) {
-	r := q.answer(dhcpv4.MessageTypeNak)
+	r, mac, to := q.answer(dhcpv4.MessageTypeNak), broadcastMAC, toAll
 	if q.relay.IsValid() {
 		r.SetBroadcast()
-		return reply{Payload: r.ToBytes(), MAC: q.src, To: netip.AddrPortFrom(q.relay, dhcpv4.ServerPort)}, true
+		mac, to = q.src, netip.AddrPortFrom(q.relay, dhcpv4.ServerPort)
 	}
-	return reply{Payload: r.ToBytes(), MAC: broadcastMAC, To: toAll}, true
+	return reply{Payload: r.ToBytes(), MAC: mac, To: to}, true
 }
 
 // answer is what all replies have in common.

@@ -29,8 +29,6 @@ const (
 	ednsSize = 1232
 )
 
-var errMismatch = errors.New("answer to another question")
-
 // forward asks the host's resolvers, one after the other, and returns the first good answer, else the last bad one, else
 // SERVFAIL.
 func (s *Server) forward(q *dns.Msg, tcp bool) *dns.Msg {
@@ -124,7 +122,7 @@ func (s *Server) exchange(ctx context.Context, network string, q *dns.Msg, serve
 	}
 	if !a.Response || len(a.Question) != 1 || a.Question[0].Qtype != q.Question[0].Qtype ||
 		!strings.EqualFold(a.Question[0].Name, q.Question[0].Name) {
-		return nil, errMismatch
+		return nil, errors.New("answer to another question")
 	}
 	return a, nil
 }
