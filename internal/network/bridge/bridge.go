@@ -10,6 +10,7 @@
 package bridge
 
 import (
+	"cmp"
 	"log/slog"
 	"net"
 	"slices"
@@ -88,15 +89,8 @@ type Bridge struct {
 
 // New makes a bridge without ports.
 func New(o Options) *Bridge {
-	if o.StormRate <= 0 {
-		o.StormRate = defaultStormRate
-	}
-	if o.StormBurst <= 0 {
-		o.StormBurst = defaultStormBurst
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.StormRate, o.StormBurst = cmp.Or(o.StormRate, defaultStormRate), cmp.Or(o.StormBurst, defaultStormBurst)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		start := time.Now()
 		o.Now = func() time.Duration { return time.Since(start) }

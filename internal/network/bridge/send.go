@@ -124,11 +124,6 @@ func (p *Port) deliver(src *Port, part frame.Batch, longest int) {
 		p.hand(src, part)
 		return
 	}
-	p.deliverCut(src, part)
-}
-
-// deliverCut delivers what the sink takes of part, and counts the rest.
-func (p *Port) deliverCut(src *Port, part frame.Batch) {
 	part.Runs(func(f []byte) bool {
 		if len(f) <= p.maxFrame {
 			return true

@@ -94,7 +94,9 @@ func (t *leases) leased(l dhcp.Lease) error {
 	t.mu.Lock()
 	t.set(lease{l, time.Now().Add(l.Left)})
 	t.mu.Unlock()
-	t.save()
+	if t.store != nil {
+		t.store.SaveLeases(t.snapshot)
+	}
 	return nil
 }
 
@@ -107,12 +109,6 @@ func (t *leases) set(l lease) {
 		delete(t.byMAC, [6]byte(old.MAC))
 	}
 	t.byMAC[mac] = l
-}
-
-func (t *leases) save() {
-	if t.store != nil {
-		t.store.SaveLeases(t.snapshot)
-	}
 }
 
 // snapshot is the leases as they go to the store.

@@ -222,9 +222,7 @@ type tuning struct {
 }
 
 func (o *Options) setDefaults() {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.tune.wall == nil {
 		o.tune.wall = time.Now
 	}

@@ -54,20 +54,22 @@ func Choose(o Options, f api.Features) (choice, error) {
 	return pick(o, f, network, iface), nil
 }
 
-// pick chooses when nothing is in conflict.
-func pick(o Options, f api.Features, network, iface []string) choice {
+// pick chooses when nothing is in conflict, with the options that only one of the two honours.
+func pick(o Options, f api.Features, byNetwork, byInterface []string) choice {
 	switch {
 	case o.UseAPI != apiAuto:
 		return choice{api: o.UseAPI, why: "--vmnet-api=" + o.UseAPI}
-	case len(network) > 0:
-		return choice{api: apiNetwork, why: printable.List(network)}
-	case len(iface) > 0:
-		return choice{api: apiInterface, why: printable.List(iface)}
+	case len(byNetwork) > 0:
+		return choice{api: apiNetwork, why: printable.List(byNetwork)}
+	case len(byInterface) > 0:
+		return choice{api: apiInterface, why: printable.List(byInterface)}
 	case !f.Networks:
 		return choice{api: apiInterface, why: "the vmnet.framework of this macOS has no vmnet_network_create"}
-	}
-	if why := preferInterface(o); why != "" {
-		return choice{api: apiInterface, why: why}
+	// From here on vmnet_start_interface does better what was not quite asked for.
+	case o.Gateway.IsValid() && o.DHCPEnd != lastHost(o.Subnet):
+		return choice{api: apiInterface, why: fmt.Sprintf("--vmnet-gateway=%s makes %s the last address to lease", o.Gateway, o.DHCPEnd)}
+	case o.Mode == network.ModeHost && o.Interface != "":
+		return choice{api: apiInterface, why: "--vmnet-interface in host mode"}
 	}
 	return choice{api: apiInterface, why: "nothing asked for needs vmnet_network_create", fallback: true}
 }
@@ -117,17 +119,6 @@ func needInterface(o Options) (names []string) {
 		names = append(names, "--vmnet-network-identifier")
 	}
 	return names
-}
-
-// preferInterface tells why vmnet_start_interface does better what was not quite asked for, empty when it does not.
-func preferInterface(o Options) string {
-	switch {
-	case o.Gateway.IsValid() && o.DHCPEnd != lastHost(o.Subnet):
-		return fmt.Sprintf("--vmnet-gateway=%s makes %s the last address to lease", o.Gateway, o.DHCPEnd)
-	case o.Mode == network.ModeHost && o.Interface != "":
-		return "--vmnet-interface in host mode"
-	}
-	return ""
 }
 
 // needs is what with the verb for so many names.

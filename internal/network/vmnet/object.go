@@ -21,8 +21,13 @@ func (n *Network) create(ctx context.Context, subnet netip.Prefix) (api.Network,
 		err    error
 	}
 	done := make(chan result) // without room: a network is either taken or released
+	c := n.opts.NetworkConfig
+	c.Subnet = subnet
+	if c.Mode == network.ModeShared {
+		c.ExternalInterface = n.opts.Interface
+	}
 	n.work.Go(func() {
-		object, err := n.opts.API.NewNetwork(n.networkConfig(subnet))
+		object, err := n.opts.API.NewNetwork(c)
 		select {
 		case done <- result{object, err}:
 		case <-ctx.Done():
@@ -37,16 +42,6 @@ func (n *Network) create(ctx context.Context, subnet netip.Prefix) (api.Network,
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// networkConfig is what a network object is made with.
-func (n *Network) networkConfig(subnet netip.Prefix) api.NetworkConfig {
-	c := n.opts.NetworkConfig
-	c.Subnet = subnet
-	if c.Mode == network.ModeShared {
-		c.ExternalInterface = n.opts.Interface
-	}
-	return c
 }
 
 // renew replaces the network object by a new one on the same subnet, when no interface lives on it any more and none can be

@@ -5,7 +5,6 @@
 package ffi
 
 import (
-	"net"
 	"net/netip"
 	"sync/atomic"
 	"unsafe"
@@ -115,11 +114,5 @@ func newRule(fw network.Forward) rule {
 // in4 is an IPv4 address as a struct in_addr.
 func in4(a netip.Addr) *inAddr {
 	b := inAddr(a.As4())
-	return &b
-}
-
-// mask4 is the netmask of p as a struct in_addr.
-func mask4(p netip.Prefix) *inAddr {
-	b := inAddr(net.CIDRMask(p.Bits(), 32))
 	return &b
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"net"
 	"net/netip"
 	"sync"
 	"unsafe"
@@ -89,8 +90,8 @@ func (c *configuration) addresses(o api.NetworkConfig) {
 	if p := o.Subnet; p.IsValid() {
 		// The system takes the address for the host's, whatever Apple's page says of "the subnet address": given the subnet's own,
 		// its DHCP server does not start on macOS 27 ("can't have the gateway at the subnet address": farrow, native/mac-network).
-		host := p.Masked().Addr().Next()
-		c.set(&f.configSubnet, uintptr(unsafe.Pointer(in4(host))), uintptr(unsafe.Pointer(mask4(p))))
+		host, mask := in4(p.Masked().Addr().Next()), inAddr(net.CIDRMask(p.Bits(), 32))
+		c.set(&f.configSubnet, uintptr(unsafe.Pointer(host)), uintptr(unsafe.Pointer(&mask)))
 	}
 	if p := o.NAT66Prefix; p.IsValid() {
 		addr := in6Addr(p.Masked().Addr().As16())
@@ -133,15 +134,12 @@ func (c *configuration) rules(o api.NetworkConfig) {
 	}
 }
 
-// errReleased is for calls after Release.
-var errReleased = errors.New("the network was released")
-
 // use keeps the reference for a call, unless the network was released.
 func (n *networkRef) use() (ref uintptr, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.released {
-		return 0, errReleased
+		return 0, errors.New("the network was released")
 	}
 	n.uses++
 	return n.ref, nil
