@@ -110,10 +110,6 @@ type folder struct {
 	rest        repeat        // of lines that were one too many in all
 }
 
-func newFolder(base slog.Handler) *folder {
-	return &folder{base: base, budget: rate.NewLimiter(lineRate, lineBurst), connections: rate.NewLimiter(lineRate, lineBurst)}
-}
-
 // take returns what is to be logged now: l itself, unless it is held back, behind what was held back for long enough.
 func (f *folder) take(k fold, l line) (lines []line) {
 	f.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
 )
@@ -51,7 +52,7 @@ func (c *Config) OpenLog(w io.Writer) *Log {
 		f.note = func(w io.Writer) *slog.Logger { return slog.New(newFormat(c.LogFormat, w, slog.LevelWarn)) }
 	}
 	h := newFormat(c.LogFormat, w, l.level)
-	l.fold = newFolder(h)
+	l.fold = &folder{base: h, budget: rate.NewLimiter(lineRate, lineBurst), connections: rate.NewLimiter(lineRate, lineBurst)}
 	l.Logger = slog.New(&folding{Handler: h, folder: l.fold})
 	return l
 }

@@ -44,13 +44,12 @@ func (s *settings) finish() error {
 		return err
 	}
 	s.warnDisableDHCP()
-	if err := s.checkNAT66(); err != nil {
-		return err
+	for _, check := range []func() error{s.checkNAT66, s.checkMetrics, s.checkBridged, s.checkReservations, s.checkServed} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
-	if err := s.checkMetrics(); err != nil {
-		return err
-	}
-	return s.checkNetworkOptions()
+	return nil
 }
 
 // withoutGateway leaves the addresses to the network.
@@ -91,8 +90,11 @@ func (s *settings) settleSubnet(gw netip.Addr) (err error) {
 		}
 	}
 	s.Gateway, s.Subnet = gw, netip.PrefixFrom(gw, maskBits).Masked()
-	if err := checkGateway(gw, s.Subnet); err != nil {
-		return err
+	if !usable(gw) {
+		return invalid("vmnet-gateway", gw.String(), "use an address of a private network, such as 192.168.105.1")
+	}
+	if why := notAHost(gw, s.Subnet); why != "" {
+		return fmt.Errorf("--vmnet-gateway=%s %s", gw, why)
 	}
 	if err := s.checkPrivate(); err != nil {
 		return err
@@ -132,17 +134,6 @@ func parseMask(v string) (int, error) {
 		return 0, invalid("vmnet-mask", v, "use one from 255.0.0.0 to 255.255.255.252")
 	}
 	return n, nil
-}
-
-// checkGateway refuses addresses that a host cannot have in subnet.
-func checkGateway(gw netip.Addr, subnet netip.Prefix) error {
-	if !usable(gw) {
-		return invalid("vmnet-gateway", gw.String(), "use an address of a private network, such as 192.168.105.1")
-	}
-	if why := notAHost(gw, subnet); why != "" {
-		return fmt.Errorf("--vmnet-gateway=%s %s", gw, why)
-	}
-	return nil
 }
 
 // usable tells whether an IPv4 address is one that a host in some network can have.

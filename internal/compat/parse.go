@@ -87,8 +87,14 @@ func read(p Personality, argv []string, env IO) (*Config, error) {
 	_, posixly := env.LookupEnv("POSIXLY_CORRECT")
 	s := newSettings(p)
 	set, err := ParseFlags(s.flags(p), argv, posixly)
-	if err == nil && set.NArg() != 1 && (set.NArg() != 0 || !s.ListInterfaces) {
-		err = errSocket(p, set.Args())
+	switch {
+	case err != nil, set.NArg() == 1, set.NArg() == 0 && s.ListInterfaces:
+	case p == Old:
+		err = errSilent
+	case set.NArg() == 0:
+		err = errors.New("no SOCKET: give the path of the socket to serve, such as /tmp/vmnet.sock")
+	default:
+		err = fmt.Errorf("two SOCKETs given: %s, %s", set.Arg(0), set.Arg(1))
 	}
 	if err != nil {
 		return nil, explain(p, err, argv, env)
@@ -111,17 +117,6 @@ func read(p Personality, argv []string, env IO) (*Config, error) {
 		return nil, err
 	}
 	return &s.Config, nil
-}
-
-// errSocket is a command line with these operands in place of one SOCKET.
-func errSocket(p Personality, operands []string) error {
-	switch {
-	case p == Old:
-		return errSilent
-	case len(operands) == 0:
-		return errors.New("no SOCKET: give the path of the socket to serve, such as /tmp/vmnet.sock")
-	}
-	return fmt.Errorf("two SOCKETs given: %s, %s", operands[0], operands[1])
 }
 
 // explain words an error about argv for p: a mistyped subcommand has arguments that the daemon does not know.

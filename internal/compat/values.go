@@ -86,11 +86,13 @@ func (s *settings) setSocketMode(v string) error {
 }
 
 func (s *settings) setQueueSize(v string) error {
-	n, ok := parseSize(v)
-	if !ok || n < minQueueSize || n > maxQueueSize {
+	digits := strings.TrimRight(v, "KkMm")
+	unit, ok := map[string]int{"": 1, "K": 1 << 10, "k": 1 << 10, "M": 1 << 20, "m": 1 << 20}[v[len(digits):]]
+	n, err := strconv.ParseUint(digits, 10, 31)
+	s.QueueSize = int(n) * unit
+	if !ok || err != nil || s.QueueSize < minQueueSize || s.QueueSize > maxQueueSize {
 		return invalid("queue-size", v, "use a size from 64K to 8M")
 	}
-	s.QueueSize = n
 	return nil
 }
 
@@ -111,31 +113,23 @@ func (s *settings) setRuntimeDir(v string) error {
 
 // addAllowUID takes a number or a name. What consists of digits is a number: no user's name does on macOS or Linux.
 func (s *settings) addAllowUID(v string) error {
-	uid, err := parseUID(v)
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(s.AllowUIDs, uid) {
-		s.AllowUIDs = append(s.AllowUIDs, uid)
-	}
-	return nil
-}
-
-func parseUID(v string) (uint32, error) {
 	text := v
 	if strings.Trim(v, "0123456789") != "" {
 		u, err := user.Lookup(v)
 		if err != nil {
-			return 0, invalid("allow-uid", v, "there is no user of that name")
+			return invalid("allow-uid", v, "there is no user of that name")
 		}
 		text = u.Uid
 	}
 	// The largest number stands for "no user" in every call that takes one.
-	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || n == math.MaxUint32 {
-		return 0, invalid("allow-uid", v, fmt.Sprintf("use a number from 0 to %d, or a user's name", uint32(math.MaxUint32-1)))
+	uid, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || uid == math.MaxUint32 {
+		return invalid("allow-uid", v, fmt.Sprintf("use a number from 0 to %d, or a user's name", uint32(math.MaxUint32-1)))
 	}
-	return uint32(n), nil
+	if !slices.Contains(s.AllowUIDs, uint32(uid)) {
+		s.AllowUIDs = append(s.AllowUIDs, uint32(uid))
+	}
+	return nil
 }
 
 // setMetricsListen takes an address, no name: what a name leads to is not ours to say.
@@ -182,14 +176,6 @@ func (s *settings) addDNSRecord(v string) error {
 	}
 	s.DNSRecords = append(s.DNSRecords, dnsRecord{Name: name, Addr: a})
 	return nil
-}
-
-// parseSize reads a number of bytes with an optional K (1,024) or M (1,048,576) behind it.
-func parseSize(v string) (int, bool) {
-	digits := strings.TrimRight(v, "KkMm")
-	unit, ok := map[string]int{"": 1, "K": 1 << 10, "k": 1 << 10, "M": 1 << 20, "m": 1 << 20}[v[len(digits):]]
-	n, err := strconv.ParseUint(digits, 10, 31)
-	return int(n) * unit, ok && err == nil
 }
 
 // hostName are labels of 1 to 63 letters in lower case, digits, hyphens and underscores (RFC 1035, with the underscore that is common in

@@ -96,15 +96,9 @@ func (s *settings) addForward(v string) error {
 	return nil
 }
 
-// checkNetworkOptions checks the options of this file against each other and against the addresses, which are settled.
-// What only one of vmnet's two ways, or only one back end, can do is not its business.
-func (s *settings) checkNetworkOptions() error {
-	if err := s.checkBridged(); err != nil {
-		return err
-	}
-	if err := s.checkReservations(); err != nil {
-		return err
-	}
+// checkServed checks records and forwards against the rest, and against the addresses, which are settled. What only one of vmnet's two
+// ways, or only one back end, can do is not its business.
+func (s *settings) checkServed() error {
 	if s.DisableDNSProxy && len(s.DNSRecords) > 0 {
 		return errors.New("--dns-record=NAME=IP needs the DNS server, which --vmnet-disable-dns-proxy turns off")
 	}
@@ -200,12 +194,13 @@ func InetAton(s string) (netip.Addr, bool) {
 	}
 	var sum uint64
 	for i, p := range parts {
-		n, ok := inetNumber(p)
+		// C's prefixes are some of Go's. A bare "0x" has no digit and is refused.
+		n, err := strconv.ParseUint(p, 0, 32)
 		bits := 8
 		if i == len(parts)-1 {
 			bits = 8 * (5 - len(parts))
 		}
-		if !ok || n >= 1<<bits {
+		if err != nil || strings.Trim(p, "0123456789abcdefABCDEFxX") != "" || strings.HasPrefix(strings.ToLower(p), "0b") || n >= 1<<bits {
 			return netip.Addr{}, false
 		}
 		sum = sum<<bits | n
@@ -213,13 +208,4 @@ func InetAton(s string) (netip.Addr, bool) {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], uint32(sum))
 	return netip.AddrFrom4(b), true
-}
-
-// inetNumber reads one part with C's prefixes, which are some of Go's. A bare "0x" has no digit and is refused.
-func inetNumber(p string) (uint64, bool) {
-	if strings.Trim(p, "0123456789abcdefABCDEFxX") != "" || strings.HasPrefix(strings.ToLower(p), "0b") {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(p, 0, 32)
-	return n, err == nil
 }
