@@ -10,12 +10,6 @@ import (
 	"time"
 )
 
-// errNoAddress is returned by what needs an IP address before the Guest has one.
-var errNoAddress = errors.New("the guest has no address; call SetAddr or Configure")
-
-// errUnreachable is returned when an ICMP message said that a destination cannot be reached.
-var errUnreachable = errors.New("destination unreachable")
-
 // firstPort is the lowest source port.
 const firstPort = 20000
 
@@ -42,7 +36,7 @@ func (g *Guest) nextHop(ip netip.Addr) (net.HardwareAddr, error) {
 	hop := ip
 	if !g.addr.IsValid() {
 		g.mu.Unlock()
-		return nil, errNoAddress
+		return nil, errors.New("the guest has no address; call SetAddr or Configure")
 	}
 	if !g.addr.Masked().Contains(ip) {
 		hop = g.gateway
@@ -64,8 +58,7 @@ func (g *Guest) ipFrame(ip netip.Addr, packet []byte) ([]byte, error) {
 	return EthernetFrame(mac, g.MAC(), TypeIPv4, packet), nil
 }
 
-// Ping sends one echo request with n bytes of data and returns the round-trip time. errUnreachable is returned when an
-// ICMP message says so.
+// Ping sends one echo request with n bytes of data and returns the round-trip time.
 func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 	data := make([]byte, n)
 	for i := range data {
@@ -86,7 +79,7 @@ func (g *Guest) Ping(ip netip.Addr, n int) (time.Duration, error) {
 	case err != nil:
 		return 0, fmt.Errorf("ping %s: %w", ip, err)
 	case p.ICMPType == Unreachable:
-		return rtt, fmt.Errorf("ping %s: %w: code %d from %s", ip, errUnreachable, p.ICMPCode, p.SrcIP)
+		return rtt, fmt.Errorf("ping %s: destination unreachable: code %d from %s", ip, p.ICMPCode, p.SrcIP)
 	case string(p.Data) != string(data):
 		return rtt, fmt.Errorf("ping %s: the reply holds other data: %d bytes, sent %d", ip, len(p.Data), len(data))
 	}

@@ -82,11 +82,7 @@ func checkCloseWaits(l *lan) {
 		l.compare()
 		var wg sync.WaitGroup
 		wg.Go(func() { a.send(a.to(b, 60)) })
-		select {
-		case <-entered:
-		case <-time.After(patience):
-			require.Fail(l.t, "lost", "the frame did not arrive")
-		}
+		l.returns("the delivery of a frame", func() { <-entered })
 		for range 3 {
 			wg.Go(func() {
 				calling.Done()
@@ -187,11 +183,8 @@ func checkNetworkClose(l *lan) {
 	l.attempt("Close", func() { assert.NoError(l.t, l.network.Close()) })
 	for _, s := range []*station{a, b, c} {
 		s.in.closed.Store(true)
-		select {
-		case <-s.port.Done():
+		if l.attempt("Done of "+s.name, func() { <-s.port.Done() }) {
 			assert.Error(l.t, s.port.Err(), "Err of %s", s.name)
-		case <-time.After(patience):
-			assert.Fail(l.t, "alive", "Done of %s is still open", s.name)
 		}
 	}
 	time.Sleep(lateness)
