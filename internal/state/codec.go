@@ -5,7 +5,6 @@ package state
 import (
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -23,8 +22,6 @@ const (
 	// maxLeases in a file: twice what the clients of a full daemon can have.
 	maxLeases = 8192
 )
-
-var errVersion = errors.New("another version of the program wrote it")
 
 // content is what a file holds. Fields that this program does not know are left out when it writes the file again.
 type content struct {
@@ -57,7 +54,7 @@ func decode(b []byte) (content, error) {
 		err = fmt.Errorf("more than %d bytes", maxSize)
 	case err != nil:
 	case c.Version != version:
-		err = fmt.Errorf("version %d: %w", c.Version, errVersion)
+		err = fmt.Errorf("version %d: another version of the program wrote it", c.Version)
 	default:
 		err = c.check()
 	}

@@ -215,13 +215,10 @@ func (s *Server) turn(sh *shared) {
 	s.running.Go(next.readLoop)
 }
 
-// errGiven is why a socket stays the one at its path.
-var errGiven = errors.New("the socket was given by the service manager")
-
 // renew makes the socket that has the path from now on.
 func (s *Server) renew() (*shared, error) {
 	if s.opts.Renew == nil {
-		return nil, errGiven
+		return nil, errors.New("the socket was given by the service manager")
 	}
 	conn, err := s.opts.Renew()
 	if err != nil {
