@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
@@ -18,6 +21,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/capture"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/printable"
 )
@@ -71,8 +76,8 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	words, socket := splitSocket(c.Args().Slice())
-	if q.Filter, err = captureFilter(ctx, words); err != nil {
-		return err
+	if q.Filter, err = capture.Compile(ctx, strings.Join(words, " "), capture.Tcpdump); err != nil {
+		return errors.New(printable.Lines(err.Error()))
 	}
 	d, err := theDaemon(socket)
 	if err != nil {
@@ -95,15 +100,6 @@ func captureAction(c *cli.Context, q capture.Request, env compat.IO) (err error)
 		return err
 	}
 	return follow(ctx, nameOf(d), s, out, env.Stderr)
-}
-
-// captureFilter is the program that the operands ask for.
-func captureFilter(ctx context.Context, words []string) ([]capture.Instruction, error) {
-	f, err := capture.Compile(ctx, strings.Join(words, " "), capture.Tcpdump)
-	if err != nil {
-		return nil, errors.New(printable.Lines(err.Error()))
-	}
-	return f, nil
 }
 
 // follow writes what comes from the daemon called name until it ends, or ctx is done, and tells how much it was.
@@ -130,6 +126,100 @@ func follow(ctx context.Context, name string, s *captureStream, out *captureOutp
 		return errors.New("the capture ended: " + reason)
 	case err == nil || errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the capture ended: the daemon ended the connection: see its log, and whether it runs")
+	}
+	return err
+}
+
+// A captureStream is a capture as it comes from the daemon.
+type captureStream struct {
+	conn *net.UnixConn
+	resp *http.Response
+}
+
+// startCapture asks for one, which goes on when ctx is done. Errors are in words for the user.
+func startCapture(ctx context.Context, d find.Daemon, q capture.Request) (*captureStream, error) {
+	const what = "/v1/capture"
+	asking, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { cancel(ctx.Err()) })()
+	late := time.AfterFunc(askTime, func() { cancel(fmt.Errorf("no answer within %v", askTime)) })
+	defer late.Stop()
+	resp, conn, err := control.Open(asking, d.Control, http.MethodPost, what, q)
+	if asking.Err() != nil {
+		err = context.Cause(asking)
+	}
+	if err != nil {
+		return nil, explainAnswer(d, what, 0, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		_, err = control.ReadAnswer(d.Control, resp)
+		return nil, explainAnswer(d, what, resp.StatusCode, err)
+	}
+	return &captureStream{conn: conn.(*net.UnixConn), resp: resp}, nil
+}
+
+// end has the daemon send what it still has. If that takes too long it is left.
+func (s *captureStream) end() {
+	_ = s.conn.SetReadDeadline(time.Now().Add(captureEnd))
+	_ = s.conn.CloseWrite()
+}
+
+func (s *captureStream) close() { _ = s.resp.Body.Close() }
+
+// result is what the daemon says at the end of the stream: how many frames were dropped, and why it ended. Both are empty if the stream
+// was cut.
+func (s *captureStream) result() (dropped, reason string) {
+	return printable.Lines(s.resp.Trailer.Get(capture.TrailerDropped)), printable.Lines(s.resp.Trailer.Get(capture.TrailerReason))
+}
+
+// A captureOutput is where a capture goes: a file, standard output, or lines on that.
+type captureOutput struct {
+	w     io.Writer
+	lines bool
+	file  *os.File // nil: none of ours
+}
+
+// openCapture makes FILE, in a way that a link, or another user that may write in its directory, leads to no other file.
+func openCapture(path string, stdout io.Writer) (*captureOutput, error) {
+	if path == "" || path == "-" {
+		return &captureOutput{w: stdout, lines: path == ""}, nil
+	}
+	name := printable.Lines(path)
+	fi, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err == nil && !fi.Mode().IsRegular():
+		return nil, fmt.Errorf("write the capture: %s is not a file: have a FIFO or a device written to by the shell, with --write=- >", name)
+	case err == nil:
+		return nil, fmt.Errorf("write the capture: %s exists: choose another name, or remove it", name)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("write the capture: %w", err)
+	}
+	return &captureOutput{w: f, file: f}, nil
+}
+
+// copy writes what r has.
+func (o *captureOutput) copy(r io.Reader) (capture.Counts, error) {
+	if o.lines {
+		return capture.Lines(o.w, r, time.Local)
+	}
+	return capture.Copy(o.w, r)
+}
+
+// finish closes a file, which ends with a whole block whatever happened. It returns err, or what went wrong here.
+func (o *captureOutput) finish(c capture.Counts, err error) error {
+	if o.file == nil {
+		return err
+	}
+	if errors.As(err, new(*capture.WriteError)) {
+		if terr := o.file.Truncate(c.Bytes); terr != nil {
+			err = errors.Join(err, terr)
+		}
+	}
+	if cerr := o.file.Close(); cerr != nil && err == nil {
+		err = &capture.WriteError{Err: cerr}
 	}
 	return err
 }

@@ -76,14 +76,6 @@ func coded(action func(c *cli.Context, env compat.IO) (int, error), env compat.I
 	}
 }
 
-// eachError are the errors that errors.Join has put together.
-func eachError(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
-		return joined.Unwrap()
-	}
-	return []error{err}
-}
-
 // runCommand carries out a subcommand, whose arguments are args, and returns the exit code.
 func runCommand(name string, args []string, env compat.IO) int {
 	all := commands(env)
@@ -108,8 +100,11 @@ func runCommand(name string, args []string, env compat.IO) int {
 	if err == nil {
 		return code
 	}
-	log := compat.NewLogger(env.Stderr, slog.LevelInfo)
-	for _, err := range eachError(err) {
+	log, errs := compat.NewLogger(env.Stderr, slog.LevelInfo), []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
+		errs = joined.Unwrap() // of errors.Join
+	}
+	for _, err := range errs {
 		if errors.As(err, new(errUsage)) {
 			err = compat.SeeHelp(err, c.Name)
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -151,7 +152,7 @@ func (x *execution) run() (code int, err error) {
 		}
 		x.log.Debug("command", "index", i, "argument", a)
 	}
-	ordinarySIGPIPE()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // main ignores it, and so would COMMAND; with a handler it is an ordinary one after exec
 	if err := putInPlace(files, place); err != nil {
 		return 1, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -91,10 +90,6 @@ func putInPlace(files []*os.File, place []int) error {
 	runtime.KeepAlive(files)
 	return nil
 }
-
-// ordinarySIGPIPE is for the command: main ignores the signal, and so would it. One with a handler is an ordinary one after
-// exec.
-func ordinarySIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // become replaces this process by command. It returns only with an error, and with the exit code for it.
 func become(command []string) (int, error) {

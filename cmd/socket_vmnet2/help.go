@@ -3,14 +3,12 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
@@ -40,17 +38,10 @@ var summaries = map[string]string{
 	"version":   "show the version of this program",
 }
 
-// summary is a line about a command.
-func summary(c *cli.Command) string {
-	first, _, _ := strings.Cut(strings.ReplaceAll(c.Usage, "\n", " "), ". ")
-	first, _, _ = strings.Cut(first, ": ")
-	return cmp.Or(summaries[c.Name], first)
-}
-
 // commandItems are the subcommands for the usage text of the daemon.
 func commandItems() (items []compat.Item) {
 	for _, c := range commands(compat.IO{}) {
-		items = append(items, compat.Item{Name: c.Name, Text: []string{summary(c)}})
+		items = append(items, compat.Item{Name: c.Name, Text: []string{summaries[c.Name]}})
 	}
 	return items
 }

@@ -83,7 +83,7 @@ func manualTables() *commandTables {
 	}
 	for _, c := range t.Commands {
 		t.Names = append(t.Names, c.Name)
-		t.Texts = append(t.Texts, c.Name+":"+summary(c))
+		t.Texts = append(t.Texts, c.Name+":"+summaries[c.Name])
 	}
 	t.take(compat.Program, t.Daemon, "SOCKET")
 	t.take("socket_vmnet", t.Old, "SOCKET")

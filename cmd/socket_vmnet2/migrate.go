@@ -75,9 +75,16 @@ func systemToLookAt(c *cli.Context) (s find.System, err error) {
 	}
 	s.Version = compat.Version
 	if c.IsSet("root") {
-		root, err := rootOf(c.String("root"))
+		dir := c.String("root")
+		if dir == "" {
+			return s, errUsage{errors.New("--root needs a directory")}
+		}
+		root, err := filepath.Abs(dir)
+		if err == nil {
+			_, err = os.Stat(root + "/") // it is a directory
+		}
 		if err != nil {
-			return s, err
+			return s, fmt.Errorf("--root=%s cannot be looked at: %w", dir, err)
 		}
 		if root != "/" {
 			s = find.System{Root: root, GOOS: s.GOOS, Program: s.Program, Version: s.Version}
@@ -85,21 +92,6 @@ func systemToLookAt(c *cli.Context) (s find.System, err error) {
 	}
 	s.Homes = homes(s.Root)
 	return s, nil
-}
-
-// rootOf is --root's value, absolute, if it is a directory.
-func rootOf(dir string) (string, error) {
-	if dir == "" {
-		return "", errUsage{errors.New("--root needs a directory")}
-	}
-	abs, err := filepath.Abs(dir)
-	if err == nil {
-		_, err = os.Stat(abs + "/") // it is a directory
-	}
-	if err != nil {
-		return "", fmt.Errorf("--root=%s cannot be looked at: %w", dir, err)
-	}
-	return abs, nil
 }
 
 // homes are the home directories to look at: that of the user, behind sudo also that of its caller, and for a staged system or as

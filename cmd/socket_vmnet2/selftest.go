@@ -84,7 +84,9 @@ func selftestAction(c *cli.Context, network compat.Network, env compat.IO) (int,
 		o.OnStep = func(s selftest.Step) { _ = selftest.WriteStep(env.Stdout, s) }
 	}
 	rep := selftest.Run(ctx, o)
-	rep.Log = kept.kept()
+	kept.mu.Lock()
+	rep.Log = append([]string{}, kept.lines...)
+	kept.mu.Unlock()
 	if c.Bool("json") {
 		return rep.ExitCode(), writeJSON(env.Stdout, rep)
 	}
@@ -101,7 +103,8 @@ func selftestOptions(cfg *compat.Config, log *slog.Logger) selftest.Options {
 		Environment:  environment(cfg),
 	}
 	if cfg.Backend.Resolve(runtime.GOOS) == compat.BackendVmnet {
-		o.Describe, o.Sharing = describeVmnet, vmnetSharing
+		o.Describe = describeVmnet
+		o.Sharing = func(n network.Network) (int, error) { s, _ := daemon.VmnetStatus(n); return s.Shared, s.LastFailure }
 		if runtime.GOOS == "darwin" && cfg.Mode != network.ModeBridged {
 			o.LeasesFile = macOSLeases
 		}
@@ -120,12 +123,6 @@ func describeVmnet(n network.Network) selftest.Facts {
 		facts = append(facts, selftest.Fact{Name: e.Key, Value: fmt.Sprint(e.Value)})
 	}
 	return facts
-}
-
-// vmnetSharing is how many clients have no interface of their own, and why the last one could not be started.
-func vmnetSharing(n network.Network) (int, error) {
-	s, _ := daemon.VmnetStatus(n)
-	return s.Shared, s.LastFailure
 }
 
 // environment is what the report tells of the program, the machine and the user.
@@ -172,10 +169,4 @@ func (k *keeper) Write(b []byte) (int, error) {
 		k.mu.Unlock()
 	}
 	return k.w.Write(b)
-}
-
-func (k *keeper) kept() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return append([]string{}, k.lines...)
 }

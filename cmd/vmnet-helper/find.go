@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -106,6 +107,9 @@ func configFiles() []string {
 	return append(files, filepath.Join("/etc", configName))
 }
 
+// keys are what lines may begin with.
+var keys = regexp.MustCompile(`(?s)^(shared|host|(bridged|network)\..+)$`)
+
 // readConfig reads a configuration file. One that is not there is empty.
 func readConfig(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
@@ -120,21 +124,11 @@ func readConfig(path string) (map[string]string, error) {
 		}
 		key, value, ok := strings.Cut(line, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		if !ok || !knownKey(key) || !filepath.IsAbs(value) {
+		if !ok || !keys.MatchString(key) || !filepath.IsAbs(value) {
 			return nil, fmt.Errorf("%s:%d: %q: want shared, host, bridged.INTERFACE or network.NAME, = and a daemon's absolute SOCKET",
 				path, i+1, line[:min(len(line), 100)])
 		}
 		all[key] = value
 	}
 	return all, nil
-}
-
-// knownKey reports whether a line may begin with key.
-func knownKey(key string) bool {
-	for _, prefix := range []string{"bridged.", "network."} {
-		if name, ok := strings.CutPrefix(key, prefix); ok && name != "" {
-			return true
-		}
-	}
-	return key == "shared" || key == "host"
 }

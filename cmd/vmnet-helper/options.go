@@ -75,7 +75,12 @@ func (c *config) flags() []cli.Flag {
 	}
 	return []cli.Flag{
 		number("fd", &c.fd, 0, "f"),
-		compat.Checked("socket", "", c.setSocket, "s"),
+		compat.Checked("socket", "", func(v string) error {
+			if c.socket = v; v == "" || len(v) > compat.MaxSocketPath {
+				return fmt.Errorf("invalid --socket %q: it has %d bytes, want 1 to %d", v, len(v), compat.MaxSocketPath)
+			}
+			return nil
+		}, "s"),
 		compat.Checked("interface-id", "", func(v string) (err error) {
 			c.interfaceID, err = proto.ParseUUID(v)
 			return err

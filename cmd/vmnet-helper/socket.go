@@ -18,14 +18,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
 )
 
-// setSocket reads --socket.
-func (c *config) setSocket(path string) error {
-	if c.socket = path; path == "" || len(path) > compat.MaxSocketPath {
-		return fmt.Errorf("invalid --socket %q: it has %d bytes, want 1 to %d", path, len(path), compat.MaxSocketPath)
-	}
-	return nil
-}
-
 // An endpoint is the end of the machine's link that the daemon is to have. A copy is kept as long as this process lives: the next
 // daemon gets it. Then it is closed, and the machine learns that it is not served.
 type endpoint struct {

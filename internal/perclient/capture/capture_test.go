@@ -296,7 +296,7 @@ func TestNoClientThere(t *testing.T) {
 }
 
 // accept88b5 is "ether proto 0x88b5 and len > 100".
-var accept88b5 = []Instruction{
+var accept88b5 = []instruction{
 	{0x28, 0, 0, 12}, {0x15, 0, 3, 0x88b5}, {0x80, 0, 0, 0}, {0x25, 0, 1, 100}, {0x06, 0, 0, 262144}, {0x06, 0, 0, 0},
 }
 

@@ -34,7 +34,7 @@ const (
 var Tcpdump = []string{"/usr/sbin/tcpdump", "/usr/bin/tcpdump"}
 
 // Compile has tcpdump, which is libpcap itself, make a program of a filter, which returns 0 for frames that it does not want. An empty filter is none.
-func Compile(ctx context.Context, filter string, tcpdump []string) ([]Instruction, error) {
+func Compile(ctx context.Context, filter string, tcpdump []string) ([]instruction, error) {
 	filter = strings.TrimSpace(filter)
 	switch {
 	case filter == "":
@@ -56,7 +56,7 @@ func Compile(ctx context.Context, filter string, tcpdump []string) ([]Instructio
 }
 
 // byTcpdump has tcpdump compile, which is given a capture without packets to read: it opens no interface for that, in no version.
-func byTcpdump(ctx context.Context, path, filter string) ([]Instruction, error) {
+func byTcpdump(ctx context.Context, path, filter string) ([]instruction, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, compileTime, fmt.Errorf("%s has not compiled the filter within %v: does it name hosts?", path, compileTime))
 	defer cancel()
 	var empty bytes.Buffer
@@ -95,7 +95,7 @@ func complaint(said string) (found string) {
 }
 
 // instructions reads the output of tcpdump -ddd: the number of instructions, and a line with four numbers for each.
-func instructions(out string) ([]Instruction, error) {
+func instructions(out string) ([]instruction, error) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	n, err := strconv.Atoi(lines[0])
 	switch {
@@ -104,9 +104,9 @@ func instructions(out string) ([]Instruction, error) {
 	case n > maxFilter:
 		return nil, fmt.Errorf("the filter takes %d instructions, more than %d", n, maxFilter)
 	}
-	program := make([]Instruction, n)
+	program := make([]instruction, n)
 	for i := range program {
-		p := make(Instruction, 4)
+		p := make(instruction, 4)
 		if _, err := fmt.Sscanln(lines[i+1], &p[0], &p[1], &p[2], &p[3]); err != nil {
 			return nil, fmt.Errorf("it prints no instruction %d: %w", i, err)
 		}

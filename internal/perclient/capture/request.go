@@ -40,11 +40,11 @@ type Request struct {
 	Clients []uint64      `json:"clients,omitempty"` // of these only; empty: of all, also of those that come later
 	SnapLen int           `json:"snaplen,omitempty"` // bytes of each frame; 0: whole frames
 	Count   uint64        `json:"count,omitempty"`   // ends after so many frames; 0: does not
-	Filter  []Instruction `json:"filter,omitempty"`  // of those only that it returns anything but 0 for; empty: all
+	Filter  []instruction `json:"filter,omitempty"`  // of those only that it returns anything but 0 for; empty: all
 }
 
-// An Instruction is one of classic BPF, as struct sock_filter: code, jt, jf and k.
-type Instruction []uint32
+// An instruction is one of classic BPF, as struct sock_filter: code, jt, jf and k.
+type instruction []uint32
 
 // DecodeRequest reads a request, which is a JSON object with these fields and no others, and checks it. Nothing at all asks
 // for everything.
@@ -83,7 +83,7 @@ func (q *Request) check() error {
 }
 
 // newFilter makes a machine for a program that is sound; nil for none. It cannot run for ever: jumps only go forward.
-func newFilter(program []Instruction) (*bpf.VM, error) {
+func newFilter(program []instruction) (*bpf.VM, error) {
 	if len(program) == 0 {
 		return nil, nil
 	}

@@ -23,7 +23,7 @@ func TestDecodeRequest(t *testing.T) {
 		{name: "nothing"},
 		{name: "empty", body: "{}"},
 		{name: "all", body: `{"clients":[3,9],"snaplen":96,"count":7,"filter":[[6,0,0,262144]]}`, want: Request{
-			Clients: []uint64{3, 9}, SnapLen: 96, Count: 7, Filter: []Instruction{{6, 0, 0, 262144}},
+			Clients: []uint64{3, 9}, SnapLen: 96, Count: 7, Filter: []instruction{{6, 0, 0, 262144}},
 		}},
 		{name: "shortest snaplen", body: `{"snaplen":14}`, want: Request{SnapLen: 14}},
 		{name: "snaplen too short", body: `{"snaplen":13}`, wrong: "snaplen 13 is not between 14 and 69632"},
