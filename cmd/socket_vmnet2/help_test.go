@@ -17,18 +17,6 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 )
 
-// TestMistypedCommand: no daemon is started for one, and the old program has none to mistype.
-func TestMistypedCommand(t *testing.T) {
-	const want = `unknown command "statsu": did you mean status? A socket of that name is ./statsu`
-	r := refused(t, t.TempDir(), "socket_vmnet2", "statsu", "--pidfile=pid")
-	assert.Equal(t, "ERROR| "+want+" (see socket_vmnet2 --help)\n", r.stderr)
-	assert.Empty(t, r.stdout)
-	r = refused(t, t.TempDir(), "socket_vmnet", "--pidfile=missing/pid", "statsu")
-	assert.Contains(t, r.stderr, "Failed to open pidfile", "it is a daemon")
-	r = refused(t, t.TempDir(), "socket_vmnet", "selftest", "--json")
-	assert.Contains(t, r.stderr, "json", "an unknown option of the old program")
-}
-
 func TestHelp(t *testing.T) {
 	out, err := exec.Command(filepath.Join(binaries, "socket_vmnet2"), "help").Output()
 	require.NoError(t, err)

@@ -107,13 +107,6 @@ func checkSelftestDocs(t *testing.T, text string) {
 	}
 }
 
-func TestSelftestOfNoNetwork(t *testing.T) {
-	code, stdout, stderr := selftestRun(t, "--backend=usernet", "--vmnet-mode=bridged", "--vmnet-interface=en0")
-	assert.Equal(t, 2, code)
-	assert.Contains(t, stdout, "verdict: no-start: 0 passed, 1 failed")
-	assert.Empty(t, stderr)
-}
-
 // TestSelftestInterrupted: a signal ends the test in order and soon, with a report.
 func TestSelftestInterrupted(t *testing.T) {
 	tmp := t.TempDir()
