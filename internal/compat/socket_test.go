@@ -111,83 +111,53 @@ func TestSocketLife(t *testing.T) {
 	}
 }
 
-// TestSocketRefused is what may be at the path and is neither touched nor opened.
+// TestSocketRefused is what may be at the path and is neither touched nor opened, with what socket_vmnet says, and what the new program
+// says behind it: what is wrong, and what to do.
 func TestSocketRefused(t *testing.T) {
-	dir := vnettest.ShortDir(t)
-	file := filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(file, []byte("keep"), 0o600))
-	live := filepath.Join(dir, "live")
-	ln, err := net.Listen("unix", live)
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
-	link := filepath.Join(dir, "link")
-	require.NoError(t, os.Symlink(live, link))
-	fifo := filepath.Join(dir, "fifo")
-	require.NoError(t, unix.Mkfifo(fifo, 0o600))
-	sub := filepath.Join(dir, "sub")
-	require.NoError(t, os.Mkdir(sub, 0o700))
-	before := entries(t, dir)
-	for _, c := range []struct{ name, path, want string }{
-		{"device, as Homebrew's test has it", os.DevNull, inUse},
-		{"regular file", file, inUse},
-		{"directory", sub, inUse},
-		{"link to a live socket", link, inUse},
-		{"fifo", fifo, inUse},
-		{"empty", "", "bind: No such file or directory"},
-		{"no such directory", filepath.Join(dir, "no", "s"), "bind: No such file or directory"},
-		{"below a file", filepath.Join(file, "s"), "bind: Not a directory"},
-		{"too long", "/" + strings.Repeat("x", MaxSocketPath), fmt.Sprintf("the socket path is too long: %d", MaxSocketPath+1)},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := LockSocket(t.Context(), c.path, false, discard())
-			require.EqualError(t, err, c.want)
-			assert.Equal(t, before, entries(t, dir))
-			holds(t, file, "keep")
-		})
-	}
-	t.Run("daemon without a lock file", func(t *testing.T) {
-		socketTaken(t, live)
-		c, err := net.Dial("unix", live)
-		require.NoError(t, err, "the live daemon keeps its path")
-		require.NoError(t, c.Close())
-	})
-	t.Run("dgram socket", func(t *testing.T) {
-		path := filepath.Join(dir, "dgram")
-		pc, err := net.ListenPacket("unixgram", path)
-		require.NoError(t, err)
-		defer func() { _ = pc.Close() }()
-		socketTaken(t, path)
-	})
-}
-
-// TestPathAdvice: the new program says what is wrong with a path, and what to do.
-func TestPathAdvice(t *testing.T) {
 	t.Chdir(vnettest.ShortDir(t))
-	require.NoError(t, os.Mkdir("dir", 0o700))
-	require.NoError(t, os.WriteFile("file", nil, 0o600))
-	require.NoError(t, os.Symlink("dir", "link"))
-	long := strings.Repeat("x", MaxSocketPath+1)
+	require.NoError(t, os.WriteFile("file", []byte("keep"), 0o600))
 	ln, err := net.Listen("unix", "live")
 	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
-	for path, want := range map[string]string{
-		"":            "bind: No such file or directory: SOCKET is empty",
-		"dir":         "bind: Address already in use: dir is a directory: give a path where nothing is yet",
-		"file":        "bind: Address already in use: file is a regular file: give a path where nothing is yet",
-		"link":        "bind: Address already in use: link is a symbolic link: give a path where nothing is yet",
-		"/dev/null":   "bind: Address already in use: /dev/null is not a socket: give a path where nothing is yet",
-		"none/s":      "bind: No such file or directory: the directory none does not exist: create it",
-		"~/v.sock":    `bind: No such file or directory: "~" was not expanded by the shell: write "$HOME"/v.sock`,
-		"file/s":      "bind: Not a directory: file/s",
-		"/dev/full/s": "bind: Not a directory: /dev/full/s",
-		"live":        fmt.Sprintf("bind: Address already in use: process %d serves live already: see socket_vmnet2 status live", os.Getpid()),
-		long:          fmt.Sprintf("the socket path is too long: %d: at most %d bytes are possible for %s", MaxSocketPath+1, MaxSocketPath, long),
+	require.NoError(t, os.Symlink("live", "link"))
+	require.NoError(t, unix.Mkfifo("fifo", 0o600))
+	require.NoError(t, os.Mkdir("dir", 0o700))
+	pc, err := net.ListenPacket("unixgram", "dgram")
+	require.NoError(t, err)
+	defer func() { _ = pc.Close() }()
+	before := entries(t, ".")
+	const none, below = "bind: No such file or directory", "bind: Not a directory"
+	long := strings.Repeat("x", MaxSocketPath+1)
+	for _, c := range []struct{ path, want, advice string }{ // sockets last: their lock file is made before they are looked at
+		{os.DevNull, inUse, "/dev/null is not a socket: give a path where nothing is yet"}, // as Homebrew's test has it
+		{"file", inUse, "file is a regular file: give a path where nothing is yet"},
+		{"dir", inUse, "dir is a directory: give a path where nothing is yet"},
+		{"link", inUse, "link is a symbolic link: give a path where nothing is yet"},
+		{"fifo", inUse, "fifo is not a socket: give a path where nothing is yet"},
+		{"", none, "SOCKET is empty"},
+		{"none/s", none, "the directory none does not exist: create it"},
+		{"~/v.sock", none, `"~" was not expanded by the shell: write "$HOME"/v.sock`},
+		{"file/s", below, "file/s"},
+		{"/dev/full/s", below, "/dev/full/s"},
+		{long, fmt.Sprintf("the socket path is too long: %d", MaxSocketPath+1), fmt.Sprintf("at most %d bytes are possible for %s", MaxSocketPath, long)},
+		{"live", inUse, fmt.Sprintf("process %d serves live already: see socket_vmnet2 status live", os.Getpid())}, // without a lock file
+		{"dgram", inUse, "another process serves dgram already: see socket_vmnet2 status dgram"},
 	} {
-		_, err := LockSocket(t.Context(), path, false, discard())
-		require.Error(t, err, path)
-		assert.Equal(t, []string{want}, New.lines(err))
-		assert.Len(t, Old.lines(err), 2, "the advice is below socket_vmnet's line")
+		t.Run(c.path, func(t *testing.T) {
+			_, err := LockSocket(t.Context(), c.path, false, discard())
+			require.EqualError(t, err, c.want)
+			assert.Equal(t, []string{c.want + ": " + c.advice}, New.lines(err))
+			assert.Len(t, Old.lines(err), 2, "the advice is below socket_vmnet's line")
+			if c.path == "live" || c.path == "dgram" {
+				before = append(before, c.path+".lock")
+			}
+			assert.ElementsMatch(t, before, entries(t, "."))
+			holds(t, "file", "keep")
+		})
 	}
+	c, err := net.Dial("unix", "live")
+	require.NoError(t, err, "the live daemon keeps its path")
+	require.NoError(t, c.Close())
 }
 
 // TestSocketFullBacklog: a daemon that is too busy to accept is a live one. The probe must not wait for it either.
