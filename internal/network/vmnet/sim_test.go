@@ -88,29 +88,3 @@ func TestSimConformance(t *testing.T) {
 		})
 	}
 }
-
-// TestSimWake: interfaces that die in the host's sleep, silently, are started again behind their clients; the others stay.
-func TestSimWake(t *testing.T) {
-	for name, tt := range map[string]struct {
-		dies int64 // the first is the anchor
-		o    Options
-	}{
-		"a client's": {3, home()}, "the anchor": {1, home()}, "the anchor of a network object": {1, onNetwork()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := simulator(t, vmnetsim.Full)
-			r := startRig(t, s.options(tt.o))
-			a, b := r.attach(1), r.attach(2)
-			r.talk(a, b)
-			s.Set(vmnetsim.DieOrdinal, tt.dies)
-			r.woke(time.Now(), time.Hour)
-			assert.Equal(t, 1, r.Status().LastWake.Restarted, r.log.String())
-			r.until("another interface", func() bool {
-				return r.Status().Starts == 4 && b.Port.(*port).own.Load() != nil && r.shared.anchor.Load() != nil
-			})
-			assert.Equal(t, 2, r.Status().Own)
-			r.talk(a, b)
-			assert.EqualValues(t, 1, r.Status().Restarts)
-		})
-	}
-}
