@@ -18,6 +18,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/compat"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/find"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
 // shows waits until its output has text n times.
@@ -112,4 +113,18 @@ func TestWatched(t *testing.T) {
 	require.NoError(t, v.show([]glance{*w}))
 	assert.Equal(t, `{"a":1}`+"\n", out.String(), "a program has only documents there")
 	assert.Equal(t, "/s: back\n", errs.String())
+}
+
+func TestProgress(t *testing.T) {
+	var said vnettest.Log
+	done := progressOn(&said, time.Millisecond, time.Millisecond, "looking")
+	require.Eventually(t, func() bool { return strings.Count(said.String(), "\n") >= 2 }, patience, time.Millisecond)
+	done()
+	assert.Regexp(t, `^\.\.\. looking, \d+ s so far\n\.\.\. looking, `, said.String())
+
+	f, err := os.Create(t.TempDir() + "/stderr")
+	require.NoError(t, err)
+	defer f.Close()
+	progress(compat.IO{Stderr: f}, "looking")() // no terminal
+	assert.Empty(t, readFile(t, f.Name()))
 }

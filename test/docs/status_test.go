@@ -3,17 +3,29 @@
 package docs
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/web"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
@@ -89,4 +101,133 @@ func unnumbered(text string) string {
 		text = regexp.MustCompile(r.what).ReplaceAllString(text, r.with)
 	}
 	return text
+}
+
+func chromium(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		missing(t, "chromium")
+	}
+	return path
+}
+
+// browse opens url without a window, and is what Chromium prints. It runs for some seconds of the page's time.
+func browse(t *testing.T, url string, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), chromium(t), append(append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
+		"--virtual-time-budget=3500", "--window-size=1100,1000",
+	}, args...), url)...)
+	var complaints bytes.Buffer
+	c.Stderr = &complaints
+	out, err := c.Output()
+	require.NoError(t, err, "%s", &complaints)
+	return string(out)
+}
+
+// A watched is a daemon with guests, whose page is looked at.
+type watched struct {
+	guests []*fakeguest.Guest // the first one sends to the second one
+	server netip.Addr
+	at     string // address and port of its page
+}
+
+// newWatched has guests of these names. The last one uses the first one's address as well, which health tells of.
+func newWatched(t *testing.T, socket string, names ...string) (w watched) {
+	t.Helper()
+	for i, name := range names {
+		g := vnettest.Dial(t, socket, fakeguest.Options{Name: name, MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, byte(i + 1)}})
+		lease, err := g.Configure()
+		require.NoError(t, err)
+		w.guests, w.server = append(w.guests, g), lease.Server
+	}
+	last := w.guests[len(names)-1]
+	last.SetAddr(w.guests[0].Addr(), w.server)
+	_, err := last.Resolve(w.server)
+	require.NoError(t, err)
+	return w
+}
+
+// page is the daemon's page, with each description changed by edit. Between two looks something is sent: they follow each other at once
+// in a browser that does not wait for its timers.
+func (w *watched) page(t *testing.T, edit func(*status.Status)) string {
+	t.Helper()
+	describe := func(context.Context) (json.RawMessage, error) {
+		from, to := w.guests[0], w.guests[1]
+		data := fakeguest.EthernetFrame(to.MAC(), from.MAC(), 0x88b5, make([]byte, 1400))
+		err := from.Send(slices.Repeat([][]byte{data}, 20)...)
+		if _, ping := to.Ping(w.server, 3); ping != nil || err != nil {
+			return nil, errors.Join(err, ping)
+		}
+		s, err := w.status("http://" + w.at + "/")
+		if err != nil {
+			return nil, err
+		}
+		edit(&s)
+		return json.Marshal(s)
+	}
+	server := httptest.NewServer(web.Page(describe))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// status is what a page at url is made of.
+func (*watched) status(url string) (s status.Status, err error) {
+	client := http.Client{Timeout: 20 * time.Second}
+	r, err := client.Get(url + "status.json")
+	if err != nil {
+		return s, err
+	}
+	defer r.Body.Close()
+	return s, json.NewDecoder(r.Body).Decode(&s)
+}
+
+// TestStatusWeb looks at the page of a daemon with guests. With -update a picture of it goes to docs/status-web.png.
+func TestStatusWeb(t *testing.T) {
+	chromium(t)
+	l, err := lab.New(t.Context(), lab.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, l.Close()) }()
+	socket, program := l.Path("s"), filepath.Join(programs, "socket_vmnet2")
+	_, err = l.StartDaemon(t.Context(), program, []string{
+		"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--metrics-listen=127.0.0.1:0", "--metrics-page", socket,
+	})
+	require.NoError(t, err)
+	w := newWatched(t, socket, "web", "db", "builder")
+
+	c := exec.CommandContext(t.Context(), program, "status", "--web", socket)
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	url, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	url = strings.TrimSpace(url)
+	dom := browse(t, url, "--dump-dom")
+	for _, want := range []string{"<title>3 clients, 1 problem: ", "<td>web</td>", "<td>db</td>", "<td>192.168.105.3</td>", ">web</text>", "<strong>error: </strong>"} {
+		assert.Contains(t, dom, want)
+	}
+	s, err := w.status(url)
+	require.NoError(t, err)
+	w.at = s.Daemon.Metrics
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	assert.NoError(t, c.Wait(), "an interrupt ends it in order")
+
+	url = w.page(t, func(s *status.Status) { s.Daemon.Socket = statusSocket })
+	assert.Regexp(t, `>sends [0-9.]+ [KM]iB/s, gets `, browse(t, url, "--dump-dom"))
+	if *update {
+		png, err := filepath.Abs(filepath.Join(root, "docs/status-web.png"))
+		require.NoError(t, err)
+		browse(t, url, "--screenshot="+png)
+	}
+
+	const hostile = "<img src=x onerror=document.body.remove()>" // a daemon lets no such name pass, and the page does not rely on it
+	dom = browse(t, w.page(t, func(s *status.Status) {
+		x := &s.Clients[0]
+		x.Name, x.Hostname, x.State, x.MAC, x.Peer.Command = hostile, hostile, hostile, hostile, hostile
+		s.Network.DHCP.Leases[0].Name, s.Daemon.Socket, s.Network.Mode = hostile, hostile, hostile
+		s.Health = []status.Problem{{Severity: hostile, Text: hostile, Fix: []string{hostile, status.CommandIndent + hostile}}}
+	}), "--dump-dom")
+	assert.Greater(t, strings.Count(dom, "&lt;img src=x onerror="), 12, "%s", dom)
+	assert.NotContains(t, dom, "<img")
 }

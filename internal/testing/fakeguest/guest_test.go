@@ -5,6 +5,7 @@ package fakeguest
 import (
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -48,4 +49,48 @@ func TestBadStream(t *testing.T) {
 			assert.ErrorIs(t, g.Err(), tt.want)
 		})
 	}
+}
+
+var (
+	src = netip.MustParseAddrPort("192.168.105.2:1234")
+	dst = netip.MustParseAddrPort("192.168.105.3:53")
+)
+
+// TestParseFindsDamage flips each bit and cuts at each byte: checksums and lengths notice, addresses of Ethernet apart.
+func TestParseFindsDamage(t *testing.T) {
+	for name, packet := range map[string][]byte{
+		"UDP":  UDPPacket(src, dst, []byte("payload")),
+		"TCP":  TCPPacket(src, dst, TCPSyn, 1, 2),
+		"ICMP": IPv4Packet(src.Addr(), dst.Addr(), ProtoICMP, ICMPMessage(EchoRequest, 7, 9, []byte("x"))),
+	} {
+		f := EthernetFrame(Broadcast, Broadcast, TypeIPv4, packet)
+		_, err := Parse(f)
+		require.NoError(t, err, name)
+		for i := 14; i < len(f); i++ {
+			_, err := Parse(f[:i])
+			assert.Error(t, err, "%s cut at %d", name, i)
+			for bit := range 8 {
+				f[i] ^= 1 << bit
+				_, err := Parse(f)
+				assert.Error(t, err, "%s with bit %d of byte %d flipped", name, bit, i)
+				f[i] ^= 1 << bit
+			}
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 2}
+	f.Add(EthernetFrame(Broadcast, mac, TypeIPv4, UDPPacket(src, dst, []byte("data"))))
+	f.Add(EthernetFrame(Broadcast, mac, TypeIPv4, TCPPacket(src, dst, TCPSyn, 1, 2)))
+	f.Add(EthernetFrame(Broadcast, mac, TypeIPv4, IPv4Packet(src.Addr(), dst.Addr(), ProtoICMP, ICMPMessage(8, 7, 9, []byte("x")))))
+	f.Add(EthernetFrame(Broadcast, mac, TypeARP, ARPPacket(1, mac, src.Addr(), mac, dst.Addr())))
+	f.Add([]byte("short"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		p, err := Parse(in)
+		if err == nil {
+			require.LessOrEqual(t, len(p.Data), len(in)-14)
+			_, _ = p.DHCP()
+		}
+	})
 }
