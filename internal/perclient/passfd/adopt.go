@@ -185,7 +185,6 @@ func (p *pending) look() {
 	switch at := p.at.Load(); {
 	case at == nil && err == nil:
 		p.at.Store(&is)
-	case at == nil: // never seen
 	case errors.Is(err, unix.ENOENT), err == nil && (is.Dev != at.Dev || is.Ino != at.Ino):
 		if !p.known.Load() {
 			p.lost.Store(true)

@@ -3,7 +3,6 @@
 package passfd
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -270,8 +269,8 @@ func bindAt(t *testing.T, path string) *os.File {
 // TestBoundPathGone: nothing can become the first sender any more, or something else has taken the path, also while the link was
 // detached.
 func TestBoundPathGone(t *testing.T) {
-	for _, detached := range []bool{false, true} {
-		t.Run(fmt.Sprint("detached ", detached), func(t *testing.T) {
+	for _, when := range []string{"before it was seen", "after", "while the link was detached"} {
+		t.Run(when, func(t *testing.T) {
 			path := filepath.Join(vnettest.ShortDir(t), "b")
 			fd, err := unix.Dup(int(bindAt(t, path).Fd()))
 			require.NoError(t, err)
@@ -283,9 +282,14 @@ func TestBoundPathGone(t *testing.T) {
 			over := make(chan error, 1)
 			run := func() { over <- p.Run(nil) }
 			go run()
+			if when == "before it was seen" {
+				require.NoError(t, os.Remove(path))
+			}
 			p.Check()
-			require.Eventually(t, func() bool { return p.at.Load() != nil }, patience, time.Millisecond)
-			if detached {
+			switch require.Eventually(t, func() bool { return p.at.Load() != nil || len(over) == 1 }, patience, time.Millisecond); when {
+			case "after":
+				require.NoError(t, os.Remove(path))
+			case "while the link was detached":
 				p.Interrupt()
 				require.ErrorIs(t, <-over, link.ErrDetached)
 				v := perclient.Detached{Client: client, Link: p.Detach()}
@@ -295,8 +299,6 @@ func TestBoundPathGone(t *testing.T) {
 				require.NoError(t, err)
 				p = l.(*pending)
 				go run()
-			} else {
-				require.NoError(t, os.Remove(path))
 			}
 			require.Eventually(t, func() bool { p.Check(); return len(over) == 1 }, patience, time.Millisecond)
 			require.ErrorIs(t, <-over, errPathGone)
