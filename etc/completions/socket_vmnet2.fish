@@ -30,7 +30,6 @@ function __socket_vmnet2_options
                 '--allow-uid=:serve the datagram sockets of this user' \
                 '--metrics-listen=:metrics for Prometheus, as in "127.0.0.1:9105"' \
                 '--metrics-anywhere:let ADDR be one that other hosts reach' \
-                '--metrics-page:a page for browsers beside the metrics' \
                 '--log-format=:form of the log (default: plain)' \
                 '--log-level=:what is logged, and what is worse (default: info)' \
                 '--list-interfaces:print the interfaces that mode "bridged" can use' \

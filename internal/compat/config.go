@@ -136,7 +136,6 @@ type Config struct {
 
 	MetricsListen   netip.AddrPort // of this host alone unless MetricsAnywhere; zero: no such port
 	MetricsAnywhere bool
-	MetricsPage     bool // show the status there, too
 
 	Simulator simulator // in a build for tests alone
 

@@ -89,7 +89,6 @@ func (s *settings) ownDaemon() []cli.Flag {
 		Checked("allow-uid", "`UID` serve the datagram sockets of this user\nwhere they would be refused, as root's are; a number or name, may be given several times", s.addAllowUID),
 		Checked("metrics-listen", "`ADDR:PORT` metrics for Prometheus, as in \"127.0.0.1:9105\"\nat the path /metrics", s.setMetricsListen),
 		on("metrics-anywhere", "let ADDR be one that other hosts reach\nthere is no password", &s.MetricsAnywhere),
-		on("metrics-page", "a page for browsers beside the metrics\nwith all that status tells; there is no password", &s.MetricsPage),
 		oneOf("log-format", "`(plain|text|json)` form of the log (default: plain)\nsocket_vmnet's own, or with times, as key=value or JSON", &s.LogFormat),
 		oneOf("log-level", "`(debug|info|warn|error)` what is logged, and what is worse (default: info)\nDEBUG in the environment means debug", &s.LogLevel),
 		on("list-interfaces", "print the interfaces that mode \"bridged\" can use\nneeds no SOCKET", &s.ListInterfaces),
@@ -126,7 +125,7 @@ var groups = []struct{ title, options string }{
 	{"Guests' addresses and names", "vmnet-dhcp-end vmnet-reserve vmnet-disable-dhcp dns-record vmnet-disable-dns-proxy"},
 	{"Socket and access", "socket-group socket-user socket-mode runtime-dir allow-uid max-clients queue-size"},
 	{"vmnet (macOS)", "vmnet-api vmnet-interfaces vmnet-interface-id vmnet-network-identifier vmnet-nat66-prefix vmnet-disable-nat66 vmnet-disable-ra"},
-	{"Log and metrics", "log-level log-format metrics-listen metrics-anywhere metrics-page"},
+	{"Log and metrics", "log-level log-format metrics-listen metrics-anywhere"},
 	{"Process", "pidfile state-dir help version"},
 }
 

@@ -152,8 +152,6 @@ func (s *settings) checkMetrics() error {
 	switch {
 	case s.MetricsAnywhere && !a.IsValid():
 		return errors.New("--metrics-anywhere needs --metrics-listen=ADDR:PORT")
-	case s.MetricsPage && !a.IsValid():
-		return errors.New("--metrics-page needs --metrics-listen=ADDR:PORT")
 	case a.IsValid() && !a.Addr().IsLoopback() && !s.MetricsAnywhere:
 		return fmt.Errorf("--metrics-listen=%s can be read from other hosts, without a password; use an address of this host alone, "+
 			"such as 127.0.0.1, or allow it by --metrics-anywhere", a)

@@ -4,11 +4,9 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"runtime"
 	"syscall"
@@ -193,12 +191,7 @@ func (d *daemon) openMetrics() (err error) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok { // the port may have been 0
 		d.cfg.MetricsListen = a.AddrPort()
 	}
-	var page http.Handler
-	if d.cfg.MetricsPage {
-		page = web.Page(func(context.Context) (json.RawMessage, error) { return json.Marshal(d.describe()) })
-		d.log.Info("a page shows the status", "url", fmt.Sprintf("http://%s/", ln.Addr()))
-	}
-	h := health.MetricsAlone(health.Metrics(d.describe, d.log), page)
+	h := health.MetricsAlone(health.Metrics(d.describe, d.log))
 	if !d.cfg.MetricsAnywhere {
 		h = web.ByAddress(h)
 	}

@@ -130,7 +130,7 @@ func browse(t *testing.T, url string, args ...string) string {
 type watched struct {
 	guests []*fakeguest.Guest // the first one sends to the second one
 	server netip.Addr
-	at     string // address and port of its page
+	url    string // of its page
 }
 
 // newWatched has guests of these names. The last one uses the first one's address as well, which health tells of.
@@ -160,7 +160,7 @@ func (w *watched) page(t *testing.T, edit func(*status.Status)) string {
 		if _, ping := to.Ping(w.server, 3); ping != nil || err != nil {
 			return nil, errors.Join(err, ping)
 		}
-		s, err := w.status("http://" + w.at + "/")
+		s, err := w.status()
 		if err != nil {
 			return nil, err
 		}
@@ -172,10 +172,10 @@ func (w *watched) page(t *testing.T, edit func(*status.Status)) string {
 	return server.URL
 }
 
-// status is what a page at url is made of.
-func (*watched) status(url string) (s status.Status, err error) {
+// status is what the page is made of.
+func (w *watched) status() (s status.Status, err error) {
 	client := http.Client{Timeout: 20 * time.Second}
-	r, err := client.Get(url + "status.json")
+	r, err := client.Get(w.url + "status.json")
 	if err != nil {
 		return s, err
 	}
@@ -191,7 +191,7 @@ func TestStatusWeb(t *testing.T) {
 	defer func() { assert.NoError(t, l.Close()) }()
 	socket, program := l.Path("s"), filepath.Join(programs, "socket_vmnet2")
 	_, err = l.StartDaemon(t.Context(), program, []string{
-		"--backend=usernet", "--vmnet-gateway=192.168.105.1", "--metrics-listen=127.0.0.1:0", "--metrics-page", socket,
+		"--backend=usernet", "--vmnet-gateway=192.168.105.1", socket,
 	})
 	require.NoError(t, err)
 	w := newWatched(t, socket, "web", "db", "builder")
@@ -202,17 +202,11 @@ func TestStatusWeb(t *testing.T) {
 	require.NoError(t, c.Start())
 	url, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	url = strings.TrimSpace(url)
-	dom := browse(t, url, "--dump-dom")
+	w.url = strings.TrimSpace(url)
+	dom := browse(t, w.url, "--dump-dom")
 	for _, want := range []string{"<title>3 clients, 1 problem: ", "<td>web</td>", "<td>db</td>", "<td>192.168.105.3</td>", ">web</text>", "<strong>error: </strong>"} {
 		assert.Contains(t, dom, want)
 	}
-	s, err := w.status(url)
-	require.NoError(t, err)
-	w.at = s.Daemon.Metrics
-	require.NoError(t, c.Process.Signal(os.Interrupt))
-	assert.NoError(t, c.Wait(), "an interrupt ends it in order")
-
 	url = w.page(t, func(s *status.Status) { s.Daemon.Socket = statusSocket })
 	assert.Regexp(t, `>sends [0-9.]+ [KM]iB/s, gets `, browse(t, url, "--dump-dom"))
 	if *update {
@@ -230,4 +224,6 @@ func TestStatusWeb(t *testing.T) {
 	}), "--dump-dom")
 	assert.Greater(t, strings.Count(dom, "&lt;img src=x onerror="), 12, "%s", dom)
 	assert.NotContains(t, dom, "<img")
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	assert.NoError(t, c.Wait(), "an interrupt ends it in order")
 }

@@ -117,16 +117,13 @@ func ListenMetrics(at netip.AddrPort) (*net.TCPListener, error) {
 	return nil, fmt.Errorf("listen for metrics at %s: %s%w", at, why, err)
 }
 
-// MetricsAlone has the metrics, which h answers with, be all that there is at a port beside page, which may be nil: a program that
-// connects to it can read and change nothing else.
-func MetricsAlone(h, page http.Handler) http.Handler {
-	if page == nil {
-		page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "there is only "+MetricsPath+" here", http.StatusNotFound)
-		})
-	}
+// MetricsAlone has the metrics, which h answers with, be all that there is at a port: a program that connects to it can read and change
+// nothing else.
+func MetricsAlone(h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+MetricsPath, h)
-	mux.Handle("/", page)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "there is only "+MetricsPath+" here", http.StatusNotFound)
+	})
 	return mux
 }

@@ -208,7 +208,7 @@ func TestAlone(t *testing.T) {
 		{"POST", "/metrics", http.StatusNotFound},
 	} {
 		req, rec := httptest.NewRequest(tt.method, tt.path, nil), httptest.NewRecorder()
-		MetricsAlone(Metrics(full, slog.New(slog.DiscardHandler)), nil).ServeHTTP(rec, req)
+		MetricsAlone(Metrics(full, slog.New(slog.DiscardHandler))).ServeHTTP(rec, req)
 		assert.Equal(t, tt.want, rec.Code, "%v", tt)
 		assert.Equal(t, tt.want == http.StatusOK, strings.Contains(rec.Body.String(), "socket_vmnet2_clients 1"), "%v", tt)
 	}
