@@ -55,7 +55,7 @@ type Link interface {
 	// Gone reports whether the client is known to have left, without waiting.
 	Gone() bool
 	Stats() Stats
-	// Fd is the number of the descriptor that the client is served by, for logs only.
+	// Fd is the number of the descriptor that the client is served by, for a caller that knows that the link is not closed.
 	Fd() int
 }
 

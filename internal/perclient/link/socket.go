@@ -152,7 +152,7 @@ func (s *socket) Drain() {
 	s.src.release()
 }
 
-// Fd is the number of the client's descriptor, for logs only.
+// Fd implements Link.
 func (s *socket) Fd() int { return s.fd }
 
 // Deliver implements frame.Sink; see Outbox.Deliver.
@@ -216,23 +216,22 @@ func (s *socket) Detach() State {
 }
 
 // Close ends the link at once; nothing is sent after it returns. Callers let Run return first, since that is what drains the
-// client. Where another process holds our end as well, the connection is ended for it too: else the client would never learn that it
-// is not served any more. Not so for a Datagram at the stop of the daemon, by DrainStop: a process that has a copy can hand it to the
-// next daemon then, and the client goes on. A client without such a process has the last copy closed, and learns by that.
+// client. Another process may hold our end as well, a service manager any: the connection is ended for it too, else the client would
+// never learn that it is not served any more. Not so for a shared Datagram at the stop of the daemon, by DrainStop: a process that has
+// a copy can hand it to the next daemon then, and the client goes on. A client without such a process has the last copy closed, and
+// learns by that.
 func (s *socket) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	s.out.Stop()
-	if s.shared {
-		shut := func() { // ends a send that waits as well; it fails when the client has gone or has done it itself
-			_ = s.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
-		}
-		if p := s.shutdown.Load(); s.keeps && p != nil && *p == DrainStop && s.failure.Load() == nil {
-			defer time.AfterFunc(sendPatience, shut).Stop()
-		} else {
-			shut()
-		}
+	shut := func() { // ends a send that waits as well; it fails when the client has gone or has done it itself
+		_ = s.rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	}
+	if p := s.shutdown.Load(); s.shared && s.keeps && p != nil && *p == DrainStop && s.failure.Load() == nil {
+		defer time.AfterFunc(sendPatience, shut).Stop()
+	} else {
+		shut()
 	}
 	_ = s.conn.SetWriteDeadline(Past) // wakes the drainer
 	s.out.Close()

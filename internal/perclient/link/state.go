@@ -80,19 +80,11 @@ func (d Descriptor) Close() {
 	}
 }
 
-// check refuses what no link has left.
-func (v *State) check() error {
-	if len(v.In) >= frame.PrefixLen+frame.MaxLen || len(v.Out) >= frame.PrefixLen+frame.MaxLen {
-		return fmt.Errorf("%d and %d bytes of frames are more than a frame", len(v.In), len(v.Out))
-	}
-	return nil
-}
-
 // AttachStream makes a link of v, whose socket it takes over.
 func AttachStream(o StreamOptions, v State) (*stream, error) {
 	return attach(v, func(conn *net.UnixConn) (*stream, error) {
-		if err := v.check(); err != nil {
-			return nil, err
+		if most := frame.PrefixLen + frame.MaxLen; len(v.In) >= most || len(v.Out) >= most {
+			return nil, fmt.Errorf("%d and %d bytes of frames are more than a frame", len(v.In), len(v.Out))
 		}
 		s, err := NewStream(conn, o)
 		if err != nil {
