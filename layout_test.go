@@ -81,7 +81,7 @@ var imports = map[string][]string{
 		"internal/darwinapi", "internal/frame", "internal/gateway", "internal/hostfs", "internal/network", "internal/network/usernet", "internal/network/vmnet",
 		"internal/network/vmnet/api", "internal/network/vmnet/ffi", "internal/ops/freenet", "internal/ops/health", "internal/ops/web",
 		"internal/perclient", "internal/perclient/antispoof", "internal/perclient/capture", "internal/perclient/dgram",
-		"internal/perclient/link", "internal/perclient/passfd", "internal/printable", "internal/state", "internal/status",
+		"internal/perclient/link", "internal/perclient/passfd", "internal/perclient/passfd/proto", "internal/printable", "internal/state", "internal/status",
 	},
 	"internal/daemon/control":  {"internal/hostfs", "internal/printable", "internal/status"},
 	"internal/daemon/handover": {"internal/darwinapi", "internal/hostfs", "internal/printable"},

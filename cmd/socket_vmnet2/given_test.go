@@ -9,6 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,7 +20,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/passfd/proto"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/vnettest"
 )
 
@@ -31,6 +37,9 @@ type manager struct {
 	names []string
 	creds *syscall.Credential // of the daemons, if they are another user's
 	vars  []string
+
+	told   *net.UnixConn
+	stored map[string][]*os.File // with it by a daemon, by the name
 }
 
 // asProcess1 has the shell that it gets to start the daemon become process 1 of a namespace of its own; false where that cannot be.
@@ -104,8 +113,15 @@ func (m *manager) start(args ...string) *process {
 	m.t.Helper()
 	args = append(append(backendArgs(m.sock), "--state-dir="+m.dir+"/state"), append(args, m.sock)...)
 	cmd := exec.Command("/bin/sh", append([]string{"-c", execShell, "sh", filepath.Join(binaries, "socket_vmnet2")}, args...)...)
-	cmd.Env = append(append(os.Environ(), m.vars...), "DEBUG=1", "LISTEN_FDS="+string(rune('0'+len(m.files))), "LISTEN_FDNAMES="+strings.Join(m.names, ":"))
-	cmd.ExtraFiles = m.files
+	if m.told != nil {
+		m.hear(func(string) bool { return false }, 50*time.Millisecond) // the last words of the one before
+	}
+	files, names := slices.Clone(m.files), slices.Clone(m.names)
+	for name, list := range m.stored {
+		files, names = append(files, list...), append(names, slices.Repeat([]string{name}, len(list))...)
+	}
+	cmd.Env = append(append(os.Environ(), m.vars...), "DEBUG=1", "LISTEN_FDS="+strconv.Itoa(len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	cmd.ExtraFiles = files
 	if m.creds != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.creds}
 	} else if os.Geteuid() == 0 && asProcess1(cmd) {
@@ -114,21 +130,57 @@ func (m *manager) start(args ...string) *process {
 	return runDaemon(m.t, cmd, m.sock)
 }
 
-// told has the daemons tell the manager how they are, and returns what waits for the next message.
-func (m *manager) told() (next func() string) {
+// listens has the daemons tell the manager how they are, and store descriptors with it.
+func (m *manager) listens() {
 	m.t.Helper()
 	path := m.dir + "/notify"
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(m.t, err)
 	m.t.Cleanup(func() { _ = c.Close() })
 	require.NoError(m.t, os.Chmod(path, 0o777))
-	m.vars = []string{"NOTIFY_SOCKET=" + path}
-	return func() string {
-		b := make([]byte, 4096)
-		require.NoError(m.t, c.SetReadDeadline(time.Now().Add(patience)))
-		n, err := c.Read(b)
-		require.NoError(m.t, err)
-		return string(b[:n])
+	m.vars, m.told, m.stored = []string{"NOTIFY_SOCKET=" + path}, c, map[string][]*os.File{}
+}
+
+// hear does what the daemon's messages say until one is the last, for so long at most, and returns that, or nothing.
+func (m *manager) hear(last func(text string) bool, most time.Duration) string {
+	m.t.Helper()
+	require.NoError(m.t, m.told.SetReadDeadline(time.Now().Add(most)))
+	for {
+		b, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4*8))
+		n, on, _, _, err := m.told.ReadMsgUnix(b, oob)
+		if err != nil {
+			return ""
+		}
+		text, name, _ := strings.Cut(string(b[:n]), "\nFDNAME=")
+		switch text {
+		case "FDSTORE=1":
+			m.store(name, oob[:on])
+		case "FDSTOREREMOVE=1":
+			delete(m.stored, name)
+		}
+		if last(text) {
+			return text
+		}
+	}
+}
+
+// next waits for the next message that is not about descriptors.
+func (m *manager) next() string {
+	m.t.Helper()
+	return m.hear(func(text string) bool { return !strings.HasPrefix(text, "FDSTORE") }, patience)
+}
+
+// store keeps what came with a message.
+func (m *manager) store(name string, oob []byte) {
+	m.t.Helper()
+	all, err := unix.ParseSocketControlMessage(oob)
+	require.NoError(m.t, err)
+	fds, err := unix.ParseUnixRights(&all[0])
+	require.NoError(m.t, err)
+	for _, fd := range fds {
+		f := os.NewFile(uintptr(fd), name)
+		m.t.Cleanup(func() { _ = f.Close() })
+		m.stored[name] = append(m.stored[name], f)
 	}
 }
 
@@ -146,9 +198,9 @@ func TestGivenSockets(t *testing.T) {
 		m.keep("dgram", "s.d/dgram/sock", shared)
 		m.own(m.sock + ".d/dgram")
 		m.own(m.sock + ".d")
-		next := m.told()
+		m.listens()
 		for range 2 {
-			testGiven(m, next, func(p *process) {
+			testGiven(m, func(p *process) {
 				for _, way := range p.ways() {
 					_, err := over(t, way).Configure()
 					require.NoError(t, err, way.Name)
@@ -166,7 +218,8 @@ func TestGivenSockets(t *testing.T) {
 		}
 		m.listen("socket_vmnet2.socket", "s")
 		require.NoError(t, os.Chmod(m.sock, 0o604))
-		testGiven(m, m.told(), func(*process) {
+		m.listens()
+		testGiven(m, func(*process) {
 			info, err := os.Stat(m.sock + ".d")
 			require.NoError(t, err)
 			assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "the socket's group may not connect, so it may not here")
@@ -175,13 +228,13 @@ func TestGivenSockets(t *testing.T) {
 	})
 }
 
-// testGiven is the life of a daemon, of which next has the messages; check looks at it while it serves.
-func testGiven(m *manager, next func() string, check func(p *process)) {
+// testGiven is the life of a daemon; check looks at it while it serves.
+func testGiven(m *manager, check func(p *process)) {
 	t := m.t
 	t.Helper()
 	before, err := os.Lstat(m.sock)
 	require.NoError(t, err)
-	hears := func(want string) { require.Regexp(t, "^"+want, next()) }
+	hears := func(want string) { require.Regexp(t, "^"+want, m.next()) }
 	p := m.start(append([]string{"--pidfile=" + m.dir + "/pid", "--socket-mode=0700"}, datagramArgs...)...)
 	hears("READY=1\nSTATUS=serving " + m.sock + ": [a-z]+, shared, ")
 	assert.FileExists(t, m.dir+"/pid", "it is there when the manager is told")
@@ -241,4 +294,39 @@ func TestBacklogIsLeftToTheNext(t *testing.T) {
 	pair := talking{second.dial(t, 0xd1), late}
 	pair.meet()
 	pair.check("the same connection")
+}
+
+// TestStoredSockets: what a daemon that is killed has stored with its manager lets its clients on datagrams go on, and those on streams
+// end in order.
+func TestStoredSockets(t *testing.T) {
+	m := newManager(t)
+	m.listens()
+	p := m.start(datagramArgs...)
+	require.Contains(t, m.next(), "READY=1")
+	guests := map[string]*fakeguest.Guest{}
+	for _, way := range []vnettest.Transport{p.stream(), p.connected(), p.attach(proto.Datagram)} {
+		guests[way.Name] = over(t, way)
+		_, err := guests[way.Name].Configure()
+		require.NoError(t, err, way.Name)
+	}
+	want := 3
+	if runtime.GOOS == "linux" {
+		want++ // a second shared socket, as the first one is a client's
+	}
+	m.hear(func(string) bool { return len(m.stored) == want }, patience)
+	require.NoError(t, p.Process.Kill())
+	<-p.ended
+	p = m.start(datagramArgs...)
+	require.Contains(t, m.next(), "READY=1")
+	stream, path, attached := guests[p.stream().Name], guests[p.connected().Name], guests[p.attach(proto.Datagram).Name]
+	hears(t, path, "it need not speak first", func() error {
+		return attached.Send(testFrame(path.MAC(), attached.MAC(), "it need not speak first"))
+	})
+	_, err := path.Configure()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return stream.Err() != nil }, patience, time.Millisecond)
+	require.ErrorIs(t, stream.Err(), io.EOF, "not a reset")
+	p.stop(t)
+	m.hear(func(string) bool { return len(m.stored) == 0 }, patience)
+	require.Empty(t, m.stored)
 }

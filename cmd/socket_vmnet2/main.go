@@ -52,6 +52,9 @@ func run(argv []string) int {
 	log := cfg.OpenLog(&compat.LogFile{FD: int(os.Stderr.Fd())})
 	defer log.Flush()
 	slog.SetDefault(log.Logger) // libraries that know no other logger
+	if code, ran := daemon.Keep(cfg, log.Logger); ran {
+		return code
+	}
 	var err error
 	if cfg.ListInterfaces {
 		err = printInterfaces(cfg, os.Stdout)

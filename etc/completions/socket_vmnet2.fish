@@ -25,6 +25,7 @@ function __socket_vmnet2_options
                 '--socket-mode=:permissions of the socket (default: 0770)' \
                 '--queue-size=:frames kept for a busy client (default: 2M)' \
                 '--max-clients=:clients at once, 1 to 4096 (default: 256)' \
+                '--keeper:a parent process keeps the clients\' sockets and starts the daemon again after a crash' \
                 '--state-dir=:where leases and identities are kept' \
                 '--runtime-dir=:the sockets beside SOCKET (default: SOCKET.d)' \
                 '--allow-uid=:serve the datagram sockets of this user' \

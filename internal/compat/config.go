@@ -125,6 +125,7 @@ type Config struct {
 	Backend    Backend
 	QueueSize  int // bytes, per client
 	MaxClients int
+	Keeper     bool   // a parent of the daemon starts it again after a crash
 	StateDir   string // empty: chosen by the daemon
 	RuntimeDir string // of the sockets beside SOCKET; empty: SOCKET.d; RuntimeDirNone: there are none
 	// AllowUIDs are users whose datagram sockets are served although a rule would refuse them.

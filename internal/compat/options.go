@@ -84,6 +84,7 @@ func (s *settings) ownDaemon() []cli.Flag {
 		Checked("socket-mode", "`OCTAL` permissions of the socket (default: 0770)", s.setSocketMode),
 		Checked("queue-size", "`BYTES` frames kept for a busy client (default: 2M)\n64K to 8M", s.setQueueSize),
 		number("max-clients", "`N` clients at once, 1 to 4096 (default: 256)", 1, maxMaxClients, &s.MaxClients),
+		on("keeper", "a parent process keeps the clients' sockets and starts the daemon again after a crash\nnot needed under systemd, which does both", &s.Keeper),
 		named("state-dir", "`DIR` where leases and identities are kept", "a directory", &s.StateDir),
 		Checked("runtime-dir", "`DIR|none` the sockets beside SOCKET (default: SOCKET.d)\nthose for datagrams, passed descriptors and questions such as status\n\"none\": there are no such sockets", s.setRuntimeDir),
 		Checked("allow-uid", "`UID` serve the datagram sockets of this user\nwhere they would be refused, as root's are; a number or name, may be given several times", s.addAllowUID),
@@ -126,7 +127,7 @@ var groups = []struct{ title, options string }{
 	{"Socket and access", "socket-group socket-user socket-mode runtime-dir allow-uid max-clients queue-size"},
 	{"vmnet (macOS)", "vmnet-api vmnet-interfaces vmnet-interface-id vmnet-network-identifier vmnet-nat66-prefix vmnet-disable-nat66 vmnet-disable-ra"},
 	{"Log and metrics", "log-level log-format metrics-listen metrics-anywhere"},
-	{"Process", "pidfile state-dir help version"},
+	{"Process", "pidfile keeper state-dir help version"},
 }
 
 // examples are for the usage text of the new program.

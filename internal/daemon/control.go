@@ -46,7 +46,14 @@ func (d *daemon) openControl() {
 
 // kick disconnects a client.
 func (d *daemon) kick(ctx context.Context, id uint64, by hostfs.Peer) error {
-	ended, err := d.server.Kick(id, errors.New("disconnected by "+byWhom(by)))
+	who := fmt.Sprintf("user %d", by.UID)
+	if by.UID == 0 {
+		who = "root"
+	}
+	if by.PID > 0 {
+		who += fmt.Sprintf(" (process %d)", by.PID)
+	}
+	ended, err := d.server.Kick(id, errors.New("disconnected by "+who))
 	if errors.Is(err, perclient.ErrNoClient) {
 		return control.NoClient(id)
 	}
@@ -59,18 +66,6 @@ func (d *daemon) kick(ctx context.Context, id uint64, by hostfs.Peer) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// byWhom names who asked for something.
-func byWhom(p hostfs.Peer) string {
-	who := fmt.Sprintf("user %d", p.UID)
-	if p.UID == 0 {
-		who = "root"
-	}
-	if p.PID > 0 {
-		who += fmt.Sprintf(" (process %d)", p.PID)
-	}
-	return who
 }
 
 // setLevel changes what is logged. The line about it is there whatever the levels are.

@@ -86,7 +86,8 @@ func Serve(cfg *compat.Config, log *compat.Log, ready func()) error {
 		log.Debug("the daemon cannot be upgraded in place", "error", err)
 	}
 	if in == nil {
-		return d.run(ctx, d.start(ctx), &detached{}, func(ctx context.Context, sessions []*perclient.Session) error {
+		v := &detached{}
+		return d.run(ctx, d.start(ctx, v), v, func(ctx context.Context, sessions []*perclient.Session) error {
 			err := d.ready(ctx, sessions)
 			if err == nil && ready != nil {
 				ready()
@@ -104,12 +105,12 @@ func Serve(cfg *compat.Config, log *compat.Log, ready func()) error {
 // Try is Serve until ctx of UntilSignal is done, without upgrades. When clients can connect, ready is told the network and whether
 // there are datagram clients' sockets; its error ends the daemon.
 func Try(ctx context.Context, cfg *compat.Config, log *compat.Log, ready func(n network.Info, datagrams bool) error) error {
-	d := newDaemon(cfg, log)
-	err := d.start(ctx)
+	d, v := newDaemon(cfg, log), &detached{}
+	err := d.start(ctx, v)
 	if err == nil {
 		err = ready(d.networkInfo(), d.extras != nil)
 	}
-	return d.run(ctx, err, &detached{}, d.ready)
+	return d.run(ctx, err, v, d.ready)
 }
 
 func newDaemon(cfg *compat.Config, log *compat.Log) *daemon {
@@ -148,6 +149,14 @@ func (d *daemon) run(ctx context.Context, err error, v *detached, then func(cont
 		d.changing.Lock() // an upgrade may be asked for from here on
 		d.serve(serving, v, then)
 		d.changing.Unlock()
+		if keeper := d.given.Keeper; keeper != 0 {
+			go func() {
+				for os.Getppid() == keeper {
+					time.Sleep(keeperPause)
+				}
+				fail(errors.New("the process that --keeper had made has gone"))
+			}()
+		}
 		<-serving.Done()
 		if ctx.Err() == nil {
 			err = context.Cause(serving)

@@ -202,7 +202,7 @@ func describeAtAnyTime(t *testing.T, d *daemon) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	require.NoError(t, d.start(ctx))
+	require.NoError(t, d.start(ctx, &detached{}))
 	var asking, coming, running sync.WaitGroup
 	running.Go(func() { assert.NoError(t, d.run(ctx, nil, &detached{}, d.ready)) })
 	stop := make(chan struct{})
@@ -279,7 +279,7 @@ func TestDatagramClientsAtTheStart(t *testing.T) {
 	client("lost", "gone")
 	require.NoError(t, os.Remove(dir+"/gone"))
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, d.start(ctx))
+	require.NoError(t, d.start(ctx, &detached{}))
 	client("new", "sock")
 	ended := make(chan error)
 	go func() { ended <- d.run(ctx, nil, &detached{}, d.ready) }()

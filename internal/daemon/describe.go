@@ -132,24 +132,16 @@ func describeInner(n *status.Network, inner network.Network) {
 
 // newHealth makes what tells the daemon's problems.
 func (d *daemon) newHealth() *health.Monitor {
-	return health.New(health.Options{
-		Log:          d.log,
-		Status:       d.describe,
-		Addresses:    freenet.System,
-		DHCPOff:      dhcpOff(d.cfg),
-		OneInterface: d.cfg.VmnetInterfaces == compat.InterfacesOne,
-	})
-}
-
-// dhcpOff is the option that makes a network without a DHCP server; empty if none was given.
-func dhcpOff(cfg *compat.Config) string {
-	switch {
-	case cfg.DisableDHCP:
-		return "--vmnet-disable-dhcp"
-	case cfg.NetworkID != [16]byte{} && cfg.Mode == network.ModeHost:
-		return "--vmnet-network-identifier"
+	o := health.Options{
+		Log: d.log, Status: d.describe, Addresses: freenet.System, OneInterface: d.cfg.VmnetInterfaces == compat.InterfacesOne,
 	}
-	return ""
+	switch {
+	case d.cfg.DisableDHCP:
+		o.DHCPOff = "--vmnet-disable-dhcp"
+	case d.cfg.NetworkID != [16]byte{} && d.cfg.Mode == network.ModeHost:
+		o.DHCPOff = "--vmnet-network-identifier"
+	}
+	return health.New(o)
 }
 
 // maxName is how long a name of a client's or of a process may be in a description, in bytes.
@@ -160,7 +152,7 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time, user func(uid u
 	w := i.Watch
 	c := status.Client{
 		ID: i.ID, Name: printable.Line(i.Name, maxName), Transport: i.Transport, Path: printable.Line(i.Path, compat.MaxSocketPath), FD: i.FD,
-		Peer: d.describePeer(i, user), IP: w.IP, Hostname: w.Hostname, State: i.State,
+		Peer: status.Peer{PID: i.Peer.PID, Command: processName(i.Peer.PID, i.Began)}, IP: w.IP, Hostname: w.Hostname, State: i.State,
 		Connected: i.Began.UTC(), Age: seconds(now.Sub(i.Began)),
 		Interface: describeInterface(i),
 		ToNet:     toNet(i.Link, i.Ports, i.DropHeld, i.Spoofed),
@@ -171,6 +163,9 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time, user func(uid u
 		DHCP: status.ClientDHCP{
 			Discovers: w.Counts.Discovers, Requests: w.Counts.Requests, Offers: w.Counts.Offers, Acks: w.Counts.Acks, Naks: w.Counts.Naks,
 		},
+	}
+	if i.Peer.Known {
+		c.Peer.Known, c.Peer.UID, c.Peer.GID, c.Peer.User = true, i.Peer.UID, i.Peer.Group(), user(i.Peer.UID)
 	}
 	if i.MAC != nil {
 		c.MAC = i.MAC.String()
@@ -185,15 +180,6 @@ func (d *daemon) describeClient(i perclient.Info, now time.Time, user func(uid u
 		c.DHCP.Waiting = seconds(now.Sub(w.Waiting))
 	}
 	return c
-}
-
-// describePeer names the user and the process at the other end, as far as that is known.
-func (d *daemon) describePeer(i perclient.Info, user func(uid uint32) string) status.Peer {
-	p := status.Peer{PID: i.Peer.PID, Command: processName(i.Peer.PID, i.Began)}
-	if i.Peer.Known {
-		p.Known, p.UID, p.GID, p.User = true, i.Peer.UID, i.Peer.Group(), user(i.Peer.UID)
-	}
-	return p
 }
 
 func describeInterface(i perclient.Info) status.Interface {

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -103,7 +105,7 @@ func (e *extras) open(in *handover.In, v *savedExtras) (err error) {
 func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 	d := e.d
 	o := dgram.Options{
-		Renew: e.dir.ListenDatagram, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Refused: d.refused, Log: d.log,
+		Renew: e.dir.ListenDatagram, Forget: e.forgetShared, Trust: e.trust(), QueueSize: d.cfg.QueueSize, Refused: d.refused, Log: d.log,
 		Serve: func(l link.Link, path string, uid uint32) error {
 			// On Linux the kernel has said that the datagrams come from that user or from root; elsewhere nothing tells who sent one.
 			peer := hostfs.Peer{Known: true, UID: uid, Unverified: runtime.GOOS != "linux"}
@@ -113,11 +115,16 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 	}
 	if d.given.Has(inherit.Dgram) {
 		o.Renew = nil // the service manager keeps the socket that has the path
+	} else if d.manager.Stores() {
+		o.Store = func(id, fd int) { d.manager.Store(sharedName+strconv.Itoa(id), fd) }
 	}
 	if v != nil {
 		return dgram.Attach(o, v.Dgram)
 	}
 	if o.Conn = d.given.Datagram; o.Conn == nil {
+		if v := e.storedShared(); len(v.Sockets) > 0 {
+			return dgram.Attach(o, v)
+		}
 		if o.Conn, err = e.dir.ListenDatagram(); err != nil {
 			return nil, err
 		}
@@ -128,6 +135,32 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 	}
 	return s, err
 }
+
+// sharedName begins the names that the shared datagram sockets are stored by; the number of each follows.
+const sharedName = inherit.ClientName + "dgram-"
+
+// storedShared are the shared sockets of a process that was killed, which clients may be connected to; none where others can no longer
+// connect to the one that had the path.
+func (e *extras) storedShared() (v dgram.State) {
+	fds := map[int]int{}
+	for name, list := range e.d.given.Stored {
+		if id, err := strconv.Atoi(strings.TrimPrefix(name, sharedName)); err == nil {
+			fds[id] = list[0]
+		}
+	}
+	v = dgram.Stored(fds)
+	all := numbers(v.Descriptors())
+	if len(all) == 0 || e.dir.Keep(all[0]) == nil {
+		return v
+	}
+	for id, fd := range fds {
+		e.forgetShared(id)
+		_ = unix.Close(fd)
+	}
+	return dgram.State{}
+}
+
+func (e *extras) forgetShared(id int) { e.d.manager.Forget(sharedName + strconv.Itoa(id)) }
 
 // trust is whose sockets are served.
 func (e *extras) trust() dgram.Trust {
@@ -212,6 +245,9 @@ func (e *extras) close(ctx context.Context) {
 	}
 	e.hide()
 	if e.shared != nil {
+		for _, s := range e.shared.State().Sockets {
+			e.forgetShared(s.ID)
+		}
 		_ = e.shared.Close()
 	}
 	e.running.Wait()

@@ -5,6 +5,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -77,6 +78,9 @@ func (d *daemon) save(o *handover.Out, v *detached, call *net.UnixConn) (_ *mani
 		detached: *v, From: compat.Version, Began: d.began, Lock: d.lock.Save(o), Listeners: map[string]int{}, Call: o.Conn(call), Given: d.given,
 		Level: d.logs.Level(), Upgrades: d.upgrades, Server: d.server.Gone(),
 	}
+	if d.given.Pair != 0 {
+		o.FD(d.given.Pair)
+	}
 	if d.pidfile != nil {
 		p := d.pidfile.Save(o)
 		m.Pidfile = &p
@@ -142,7 +146,10 @@ func (d *daemon) takeOver(ctx context.Context, in *handover.In, m *manifest) (er
 
 // take takes over what bringUp finds and does not take itself.
 func (d *daemon) take(in *handover.In, m *manifest) error {
-	d.given, d.manager = m.Given, inherit.Notifier{Addr: m.Given.Manager, Log: d.log}
+	d.given, d.manager = m.Given, inherit.Notifier{Addr: m.Given.Manager, Pair: m.Given.Pair, Log: d.log}
+	if d.given.Pair != 0 && in.Take(d.given.Pair) != nil {
+		return errors.New("take over the socket to the keeper: it was not handed over")
+	}
 	for name, fd := range m.Listeners {
 		ln, err := handover.Socket[listener](in, fd)
 		if err != nil {

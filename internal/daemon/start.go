@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/inherit"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/rundir"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/network/usernet"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/health"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/web"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient"
@@ -45,8 +47,8 @@ func (d *daemon) prepare() (err error) {
 	return nil
 }
 
-// start brings the daemon up for the first time.
-func (d *daemon) start(ctx context.Context) error {
+// start brings the daemon up for the first time; v gets the clients of a process that was killed.
+func (d *daemon) start(ctx context.Context, v *detached) error {
 	warnings := compat.PrivilegeWarnings(runtime.GOOS, d.cfg.Backend, os.Geteuid(), os.Getuid())
 	for _, w := range append(d.cfg.Warnings, warnings...) {
 		d.log.Warn(w)
@@ -57,6 +59,7 @@ func (d *daemon) start(ctx context.Context) error {
 	if err := d.takeGiven(); err != nil {
 		return err
 	}
+	v.Clients = d.takeStored()
 	return d.bringUp(ctx, nil, &manifest{})
 }
 
@@ -64,7 +67,10 @@ func (d *daemon) start(ctx context.Context) error {
 func (d *daemon) takeGiven() (err error) {
 	socket := absolute(d.cfg.SocketPath)
 	d.given, err = inherit.Take(inherit.Options{Socket: socket, Dir: rundir.PathOf(socket, d.cfg.RuntimeDir), Log: d.log})
-	d.manager = inherit.Notifier{Addr: d.given.Manager, Log: d.log}
+	if err == nil {
+		err = handover.Given(&d.given)
+	}
+	d.manager = inherit.Notifier{Addr: d.given.Manager, Pair: d.given.Pair, Log: d.log}
 	for name, ln := range d.given.Listeners {
 		d.listeners[name] = ln
 	}
@@ -100,13 +106,18 @@ func (d *daemon) bringUp(ctx context.Context, in *handover.In, m *manifest) (err
 		}
 	}
 	d.health = d.newHealth()
-	d.server = perclient.NewServer(perclient.Options{
+	o := perclient.Options{
 		MaxClients: d.cfg.MaxClients, QueueSize: d.cfg.QueueSize, Log: d.log, Guard: d.guards.guard(), Observer: d.health,
-	})
+	}
+	if d.manager.Stores() {
+		o.Store, o.Forget = d.store, func(id uint64) { d.manager.Forget(storedName(id)) }
+	}
+	d.server = perclient.NewServer(o)
 	d.server.Recall(m.Server)
 	if err = d.openExtras(in, m.Extras); err != nil {
 		return err
 	}
+	d.given.Stored = nil // all of it has been taken
 	d.openControl()
 	return d.listen(inherit.Stream, func() (*net.UnixListener, error) { return d.lock.Bind(d.owner) })
 }
@@ -219,7 +230,10 @@ func (d *daemon) serve(ctx context.Context, v *detached, then func(context.Conte
 	d.accepting.Go(func() {
 		err := n.Wait(ctx)
 		if err == nil && ctx.Err() == nil {
-			d.goOn()
+			if u, ok := n.opened().(*usernet.Network); ok { // its gateway may have been kept
+				<-d.server.Held()
+				u.Resume()
+			}
 			err = then(ctx, sessions)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -251,7 +265,7 @@ func (d *daemon) accept(ctx context.Context, name string, handle func(*net.UnixC
 // ready tells all that the daemon serves. The pidfile comes last: a program that sees it may connect.
 func (d *daemon) ready(context.Context, []*perclient.Session) error {
 	if d.pidfile != nil {
-		if err := d.pidfile.Publish(os.Getpid()); err != nil {
+		if err := d.pidfile.Publish(cmp.Or(d.given.Keeper, os.Getpid())); err != nil {
 			return err
 		}
 	}

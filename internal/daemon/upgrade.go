@@ -199,14 +199,6 @@ func (d *daemon) linkOf(v *perclient.Detached) (link.Link, error) {
 	return d.extras.passing.Link(v)
 }
 
-// goOn lets a gateway that was kept go on, once the clients are read again.
-func (d *daemon) goOn() {
-	if u, ok := d.network.Load().opened().(*usernet.Network); ok {
-		<-d.server.Held()
-		u.Resume()
-	}
-}
-
 // Check is check mode, if argv asks for that: a running daemon wants to know, on in, whether this program can take over. It starts
 // nothing and changes nothing.
 func Check(argv []string, in io.Reader, env compat.IO) (code int, ran bool) {

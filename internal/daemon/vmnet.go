@@ -20,8 +20,10 @@ import (
 
 // prepareVmnet finds vmnet.framework and checks that it can do what cfg asks for. Nothing is started.
 func prepareVmnet(cfg *compat.Config, log *slog.Logger) (opener, error) {
-	if err := checkPrivate(cfg); err != nil {
-		return nil, err
+	// vmnet.h demands private addresses (RFC 1918) for a network's first and last.
+	if cfg.Gateway.IsValid() && !(cfg.Gateway.IsPrivate() && cfg.DHCPEnd.IsPrivate()) {
+		return nil, fmt.Errorf("vmnet's addresses must be private ones, in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16, and %s to %s are not; choose another --vmnet-gateway",
+			cfg.Gateway, cfg.DHCPEnd)
 	}
 	for _, f := range cfg.Forwards {
 		if f.HostIP.IsValid() && !f.HostIP.IsUnspecified() {
@@ -46,15 +48,6 @@ func prepareVmnet(cfg *compat.Config, log *slog.Logger) (opener, error) {
 		o.Identity = how.kept
 		return openVmnet(ctx, cfg, o)
 	}, nil
-}
-
-// checkPrivate refuses addresses that are not private ones (RFC 1918), which vmnet.h demands of a network's first and last.
-func checkPrivate(cfg *compat.Config) error {
-	if cfg.Gateway.IsValid() && !(cfg.Gateway.IsPrivate() && cfg.DHCPEnd.IsPrivate()) {
-		return fmt.Errorf("vmnet's addresses must be private ones, in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16, and %s to %s are not; choose another --vmnet-gateway",
-			cfg.Gateway, cfg.DHCPEnd)
-	}
-	return nil
 }
 
 // checkInterface refuses a name that bridged mode does not take. vmnet itself only says that some value is wrong.

@@ -109,7 +109,14 @@ func (s *Server) Detach(ctx context.Context, standing, closeNetwork func(), late
 	}
 	for _, c := range slow {
 		s.running.Go(func() {
-			if v, ok := c.lateTake(); ok {
+			select {
+			case <-c.still:
+			case <-c.done:
+				return // it has ended
+			}
+			c.cancel()
+			<-c.done
+			if v, ok := c.take(); ok {
 				late(v)
 			}
 		})
@@ -145,18 +152,6 @@ func flush(sessions []*Session) {
 			return
 		}
 	}
-}
-
-// lateTake is take for a session that still runs.
-func (c *Session) lateTake() (v Detached, ok bool) {
-	select {
-	case <-c.still:
-	case <-c.done:
-		return v, false // it has ended
-	}
-	c.cancel()
-	<-c.done
-	return c.take()
 }
 
 // GiveUp has the next Detach let go of the client, whose socket another session shall serve.
@@ -263,6 +258,7 @@ func (s *Server) attach(v *Detached, linkOf func(*Detached) (link.Link, error)) 
 	c.began, c.learned, c.ports = v.Began, v.MACs, v.Ports
 	c.watch.Restore(v.Watch)
 	c.seen = v.Watch.MAC != nil
+	c.stored.Store(c.toStore)
 	c.held, c.heldN = v.Held, held
 	c.dropHeld.Store(v.DropHeld)
 	if v.LetGo > 0 {

@@ -6,6 +6,7 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/faults"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/frame"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/network"
+	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/link"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/perclient/watch"
 )
 
@@ -88,6 +89,10 @@ func (c *Session) lookForAnswers(b frame.Batch) {
 func (c *Session) Frames(b frame.Batch) {
 	faults.In("perclient.frames", b.Bytes())
 	c.look(b)
+	if c.toStore {
+		c.toStore = false
+		c.part("storing the client's sockets", c.store)
+	}
 	if t := c.srv.tap.Load(); t != nil {
 		(*t).FromClient(c.id, b)
 	}
@@ -116,6 +121,19 @@ func (c *Session) look(b frame.Batch) {
 			c.observed()
 		}
 	}
+}
+
+// store has copies of the client's descriptors kept. The session does not close them before its parts have ended.
+func (c *Session) store() {
+	if !sleep(c.ctx, storeDelay) {
+		return
+	}
+	c.stored.Store(true)
+	c.telling.Lock()
+	v := Detached{ID: c.id, Client: c.client, Began: c.began, Link: link.State{Socket: link.Descriptor{FD: c.link.Fd()}}}
+	c.telling.Unlock()
+	v.Client.Theirs, v.Client.Identity = link.Descriptor{}, c.identity()
+	c.srv.opts.Store(&v)
 }
 
 // observed tells the observer what is known.

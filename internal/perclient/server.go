@@ -29,6 +29,9 @@ const (
 	// frame, such as a health check, costs nothing.
 	startDelay = 100 * time.Millisecond
 
+	// storeDelay is how long after its first frame a client is stored: one that comes and goes cannot keep the service manager busy.
+	storeDelay = time.Second
+
 	// maxStarts is how many ports may be starting at once: each may take seconds.
 	maxStarts = 4
 
@@ -61,6 +64,11 @@ type Options struct {
 	Guard func(c Client, log *slog.Logger, saved []byte) Guard
 	// Observer is told what guests' ARP and DHCP say; nil: it is not told.
 	Observer observer
+	// Store keeps copies of a client's descriptors, in place of those that it may have, for the case that this process is killed, and
+	// Forget drops them; nil: they are not kept. Store is called a while after a client has sent a frame, by a goroutine of its session; of
+	// v what attaches it again is set.
+	Store  func(v *Detached)
+	Forget func(id uint64)
 }
 
 // A Server serves clients.
@@ -196,6 +204,9 @@ func (s *Server) remove(c *Session, i Info) {
 	s.mu.Unlock()
 	if o := s.opts.Observer; o != nil {
 		o.Gone(c.id)
+	}
+	if c.stored.Load() {
+		s.opts.Forget(c.id)
 	}
 }
 

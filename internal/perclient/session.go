@@ -56,6 +56,8 @@ type Session struct {
 
 	watch    watch.Watch
 	seen     bool        // a frame has come; used by the reader
+	toStore  bool        // with its next frame; used by the reader
+	stored   atomic.Bool // perhaps
 	attached bool        // by Server.Attach; its begin is in the log already
 	addrLogs int         // used by the reader
 	news     atomic.Bool // an answer of DHCP told an address that has not been logged
@@ -99,6 +101,7 @@ func newSession(s *Server, id uint64, l link.Link, cl Client, guard Guard, saved
 	if c.guard = guard; guard == nil && s.opts.Guard != nil {
 		c.guard = s.opts.Guard(cl, c.log, saved)
 	}
+	c.toStore = s.opts.Store != nil && cl.Transport != status.Unixgram // which has the shared socket
 	if cl.Start {
 		c.want()
 	}

@@ -5,8 +5,10 @@
 package reconnect
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -38,6 +40,7 @@ func TestRestart(t *testing.T) {
 	r.load(t, both...)
 	t.Run("TERM", r.testTerm)
 	t.Run("TERM after a stall", r.testStall)
+	t.Run("KILL with a keeper", r.testKept)
 	r.wholeFrames(t)
 	if !*long {
 		return
@@ -158,6 +161,43 @@ func (r *rig) stalled() trial {
 		r.start(t)
 	}
 	return c
+}
+
+// testKept kills the daemon of a keeper, which starts it again: no guest is dead afterwards. Two crashes within 10 s are the keeper's end.
+func (r *rig) testKept(t *testing.T) {
+	const apart = 10100 * time.Millisecond
+	r.stop(t, syscall.SIGTERM)
+	r.args = append(r.args, "--keeper")
+	r.start(t)
+	_, err := r.alive(t.Context(), patience, both...)
+	require.NoError(t, err)
+	c, last := r.restarts(syscall.SIGKILL, 0), time.Time{}
+	c.name, c.mayDie = "KILL with --keeper", false
+	c.event = func(t *testing.T) {
+		time.Sleep(max(2*time.Second, time.Until(last.Add(apart)))) // a client is stored after a second
+		pid := r.pid(t)
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		require.Eventually(t, func() bool { now := r.pid(t); return now != pid && now != 0 }, patience, time.Millisecond)
+		last = time.Now()
+	}
+	c.least = times(1, 50)
+	c.keep(t, Limits{Alive: true}, c.least, 1)
+	r.stop(t, syscall.SIGTERM)
+	r.args = nil
+	r.start(t)
+	_, err = r.alive(t.Context(), patience, both...)
+	require.NoError(t, err)
+}
+
+// pid is that of the daemon; 0 if there is none at the moment.
+func (r *rig) pid(t *testing.T) int {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), r.program, "status", "--json", r.socket).Output()
+	var s struct{ Daemon struct{ PID int } }
+	if err != nil || json.Unmarshal(out, &s) != nil {
+		return 0
+	}
+	return s.Daemon.PID
 }
 
 // testUndrained shows that the cases above are able to fail: with a daemon whose drain panics, guests go dead. QEMU's stop

@@ -61,12 +61,21 @@ func Inherited() (*In, error) {
 	if !ok {
 		return nil, nil
 	}
-	m, err := read(text, pid)
+	i, err := take(text, pid)
 	if err != nil {
 		return nil, fmt.Errorf("take over from the image before: %w", err)
 	}
 	if g != nil && g.pid > 0 {
 		g.Release()
+	}
+	return i, nil
+}
+
+// take is what process pid hands over by the manifest whose descriptor text names.
+func take(text string, pid int) (*In, error) {
+	m, err := read(text, pid)
+	if err != nil {
+		return nil, err
 	}
 	i := &In{m: m, left: map[int]bool{}}
 	i.own()
@@ -79,17 +88,23 @@ func read(text string, pid int) (m manifest, err error) {
 	if err != nil || fd <= 2 {
 		return m, fmt.Errorf("%s=%q is not a descriptor's number", envName, text)
 	}
-	if err := trusted(fd); err != nil {
+	b, err := ReadMemory(fd)
+	if err != nil {
 		return m, fmt.Errorf("descriptor %d: %w", fd, err)
 	}
-	unix.CloseOnExec(fd)
-	f := os.NewFile(uintptr(fd), "manifest")
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxSize))
-	if err != nil {
-		return m, fmt.Errorf("read the manifest: %w", err)
-	}
 	return decode(b, fd, pid)
+}
+
+// ReadMemory reads and closes a file that Memory made, in this process or another one of the same user's. What can be anything else is an
+// error, and stays open.
+func ReadMemory(fd int) ([]byte, error) {
+	if err := trusted(fd); err != nil {
+		return nil, err
+	}
+	unix.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "memory")
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.NewSectionReader(f, 0, maxSize))
 }
 
 // trusted checks that fd is a file that only our user can have made and that no other program can open.

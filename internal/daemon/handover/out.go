@@ -69,16 +69,25 @@ func (o *Out) write(state any) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)
 	}
-	f, err := memoryFile()
+	f, err := Memory(b)
 	if err != nil {
 		return nil, fmt.Errorf("write the manifest: %w", err)
 	}
+	return f, nil
+}
+
+// Memory makes a file without a name that holds b, for ReadMemory in another process.
+func Memory(b []byte) (*os.File, error) {
+	f, err := memoryFile()
+	if err != nil {
+		return nil, err
+	}
 	_, err = f.WriteAt(b, 0)
 	if err == nil {
-		err = trusted(int(f.Fd())) // as the new image will ask, when it is too late
+		err = trusted(int(f.Fd())) // as its reader will ask, when it is too late
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("write the manifest: %w", err), f.Close())
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

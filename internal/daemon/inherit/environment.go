@@ -7,14 +7,16 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
 const (
 	// firstDescriptor is where systemd's descriptors begin, SD_LISTEN_FDS_START.
 	firstDescriptor = 3
-	// maxGiven is how many descriptors are looked at. There are five sockets; a manager that gives more gives something else.
-	maxGiven = 32
+	// maxGiven is how many descriptors are looked at. There are five sockets, and three descriptors of each client that is stored; a
+	// manager that gives more gives something else.
+	maxGiven = 32 + 3*4096
 )
 
 // A process is one that a service manager may have started.
@@ -57,12 +59,12 @@ func takeVariable(name string) (string, bool) {
 	return v, ok
 }
 
-// fromSystemd reads LISTEN_PID and LISTEN_FDS, as sd_listen_fds does, and removes them. Those that are for another process, which has
-// passed them on, are no error.
+// fromSystemd reads LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES, as sd_listen_fds_with_names does, and removes them. Those that are for
+// another process, which has passed them on, are no error.
 func fromSystemd(o Options) ([]descriptor, error) {
 	pid, _ := takeVariable("LISTEN_PID")
 	count, hasCount := takeVariable("LISTEN_FDS")
-	takeVariable("LISTEN_FDNAMES")
+	named, _ := takeVariable("LISTEN_FDNAMES")
 	takeVariable("LISTEN_PIDFDID")
 	if !hasCount || pid != strconv.Itoa(this.pid) {
 		return nil, nil
@@ -75,11 +77,14 @@ func fromSystemd(o Options) ([]descriptor, error) {
 	if err != nil || n < 0 || n > maxGiven {
 		return nil, fmt.Errorf("LISTEN_FDS=%q: want a number up to %d", count, maxGiven)
 	}
-	list := make([]descriptor, n)
+	list, names := make([]descriptor, n), strings.Split(named, ":")
 	for i := range list {
 		fd := this.descriptor + i
 		syscall.CloseOnExec(fd) // whatever comes of it
-		list[i] = descriptor{fd, fmt.Sprintf("descriptor %d of LISTEN_FDS", fd)}
+		list[i] = descriptor{fd: fd, from: fmt.Sprintf("descriptor %d of LISTEN_FDS", fd)}
+		if len(names) == n {
+			list[i].name = names[i]
+		}
 	}
 	return list, nil
 }

@@ -10,6 +10,8 @@
 //	attach adopt control SOCKET.d/attach and so on
 //	dgram                SOCKET.d/dgram/sock, a datagram socket
 //
+// Descriptors whose names in LISTEN_FDNAMES begin with ClientName are those of clients, which a process before this one has stored.
+//
 // A daemon that runs as root heeds none of this unless its parent is process 1: sudo may pass a user's environment on.
 package inherit
 
@@ -20,6 +22,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +37,9 @@ const (
 	Control = "control"
 	Dgram   = "dgram"
 )
+
+// ClientName begins the names by which the descriptors of a client are stored: all of a client's have one name.
+const ClientName = "client-"
 
 // roles are the sockets that there are, in the order in which launchd is asked for them.
 var roles = []string{Stream, Attach, Adopt, Dgram, Control}
@@ -55,7 +61,12 @@ type Given struct {
 	// Paths are those of the sockets, as the daemon names them and, where it differs, as the system tells those that are connected to them.
 	Paths   []string `json:"paths"`
 	Manager string   `json:"manager"` // Addr of the Notifier
+	// Keeper is the parent that does what a service manager does, by Pair of the Notifier; it sets them and Stored.
+	Keeper int `json:"keeper"`
+	Pair   int `json:"pair"`
 
+	// Stored are descriptors by their names, as Notifier.Store had them, unchecked.
+	Stored map[string][]int `json:"stored,omitempty"`
 	// Closing these leaves the paths alone, and what has not been accepted to the next process.
 	Listeners map[string]*net.UnixListener `json:"-"`
 	Datagram  *net.UnixConn                `json:"-"`
@@ -66,13 +77,16 @@ type Given struct {
 // at a path that the daemon would listen at. One that is not, or two sockets for one place, is an error that tells which; then the daemon
 // ends, and a descriptor that was refused has not been closed: it may be anything.
 func Take(o Options) (Given, error) {
-	s := Given{Listeners: map[string]*net.UnixListener{}, Manager: takeManager(o.Log)}
+	s := Given{Listeners: map[string]*net.UnixListener{}, Stored: map[string][]int{}, Manager: takeManager(o.Log)}
 	given, err := fromSystemd(o)
 	if err == nil && len(given) == 0 && this.heeds() {
 		given, err = fromLaunchd()
 	}
 	for _, g := range given {
-		if err == nil {
+		switch {
+		case strings.HasPrefix(g.name, ClientName):
+			s.Stored[g.name] = append(s.Stored[g.name], g.fd)
+		case err == nil:
 			err = s.add(g, o)
 		}
 	}
@@ -86,6 +100,7 @@ func Take(o Options) (Given, error) {
 type descriptor struct {
 	fd   int
 	from string // how to name it in an error
+	name string // that the manager has for it
 }
 
 // fromLaunchd asks launchd for each name.
@@ -99,7 +114,7 @@ func fromLaunchd() (list []descriptor, err error) {
 			return list, err
 		}
 		for _, fd := range fds {
-			list = append(list, descriptor{fd, fmt.Sprintf("launchd's socket %q", name)})
+			list = append(list, descriptor{fd: fd, from: fmt.Sprintf("launchd's socket %q", name)})
 		}
 	}
 	return list, nil

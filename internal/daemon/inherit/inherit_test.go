@@ -169,7 +169,7 @@ func TestNothingGiven(t *testing.T) {
 			r := newRig(t)
 			r.give(0, r.socket(unix.SOCK_STREAM, r.dir+"/s"))
 			set(r)
-			assert.Equal(t, Given{Listeners: map[string]*net.UnixListener{}}, r.take())
+			assert.Equal(t, Given{Listeners: map[string]*net.UnixListener{}, Stored: map[string][]int{}}, r.take())
 			r.noneLeft()
 		})
 	}
@@ -209,7 +209,7 @@ func TestRefused(t *testing.T) {
 		set  func(r *rig)
 		want string
 	}{
-		{"very many", func(r *rig) { r.set("LISTEN_FDS", "33") }, `LISTEN_FDS="33"`},
+		{"very many", func(r *rig) { r.set("LISTEN_FDS", "13000") }, `LISTEN_FDS="13000"`},
 		{"not open", func(*rig) {}, "ask for its address: bad file descriptor"},
 		{"a file", func(r *rig) {
 			fd, err := unix.Open(r.dir, unix.O_RDONLY, 0)
@@ -343,7 +343,7 @@ func TestNotifier(t *testing.T) {
 			return string(b[:n])
 		}
 		r.set("NOTIFY_SOCKET", addr)
-		n := Notifier{r.take().Manager, r.opts.Log}
+		n := Notifier{Addr: r.take().Manager, Log: r.opts.Log}
 		r.noneLeft()
 		n.Ready("serving /a\nFDSTORE=1")
 		assert.Equal(t, "READY=1\nSTATUS=serving /a FDSTORE=1", read())
@@ -360,7 +360,7 @@ func TestNotifierThatIsNotRead(t *testing.T) {
 	r := newRig(t)
 	for _, addr := range []string{r.dir + "/none", "relative", "vsock:2:1234", "/" + strings.Repeat("x", 200)} {
 		r.log.Reset()
-		Notifier{addr, r.opts.Log}.Ready("x")
+		Notifier{Addr: addr, Log: r.opts.Log}.Ready("x")
 		assert.Equal(t, 1, strings.Count(r.log.String(), "\n"), addr)
 		assert.Contains(t, r.log.String(), "level=DEBUG")
 	}

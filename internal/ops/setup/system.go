@@ -188,7 +188,7 @@ func (j *job) text(path string) string {
 		socket = "%t/" + rest // so the unit is the same for all users; NewJob has refused what is special in one
 	}
 	command := strings.Join(append(append([]string{j.Program}, j.Args[:len(j.Args)-1]...), socket), " ")
-	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", command, "{{socket}}", socket, "{{link}}", strings.TrimPrefix(j.link(), "/var"))
+	put := strings.NewReplacer("{{title}}", j.Title, "{{group}}", j.Group, "{{command}}", command, "{{program}}", j.Program, "{{socket}}", socket, "{{link}}", strings.TrimPrefix(j.link(), "/var"))
 	if kind == "plist" || kind == "conf" {
 		put = strings.NewReplacer("{{name}}", xmlText(j.Name), "{{socket}}", xmlText(j.Socket), "{{log}}", xmlText(j.LogDir+"/"+j.LogName),
 			"{{command}}", xmlText(append([]string{j.Program}, j.Args...)...))

@@ -50,8 +50,12 @@ func (s *Server) Invite(path string) error {
 		return nil
 	}
 	s.coming[path] = c
+	var by *shared
+	if len(s.sockets) > 0 && s.sockets[0].found { // the client may be connected to any of them, which the first frame for it tells
+		by = s.sockets[0]
+	}
 	s.mu.Unlock()
-	return s.admit(c, nil)
+	return s.admit(c, by)
 }
 
 // admit has c served, whose datagrams come by the socket by, unless its address is not trusted; then it ends.

@@ -5,6 +5,7 @@ package dgram
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 
@@ -20,12 +21,21 @@ type State struct {
 type socketState struct {
 	ID     int             `json:"id"`
 	Socket link.Descriptor `json:"socket"`
+	found  bool
 }
 
 // State is what the next image needs besides the clients' links. The Server was halted before and stays as it is.
 func (s *Server) State() (v State) {
 	for _, sh := range slices.Backward(s.all()) {
 		v.Sockets = append(v.Sockets, socketState{ID: sh.id, Socket: link.Holding(sh.conn)})
+	}
+	return v
+}
+
+// Stored is the State of the sockets, by their numbers, of which Options.Store kept copies.
+func Stored(fds map[int]int) (v State) {
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(fds))) {
+		v.Sockets = append(v.Sockets, socketState{ID: id, Socket: link.Descriptor{FD: fds[id]}, found: true})
 	}
 	return v
 }
@@ -48,7 +58,7 @@ func Attach(o Options, v State) (*Server, error) {
 		if conn, err = state.Socket.Conn(); err != nil {
 			continue // it costs its clients, unless it has the path
 		}
-		if _, err = s.add(conn, state.ID); err != nil {
+		if _, err = s.add(conn, state.ID, state.found); err != nil {
 			_ = conn.Close()
 		}
 	}

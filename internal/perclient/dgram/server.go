@@ -28,7 +28,11 @@ import (
 type Options struct {
 	Conn *net.UnixConn // bound, SOCK_DGRAM; taken over
 	// Renew makes another socket like Conn and gives it the path; nil: it cannot be done. Only Linux needs it.
-	Renew     func() (*net.UnixConn, error)
+	Renew func() (*net.UnixConn, error)
+	// Store keeps a copy of a socket, in place of one that it may have, for Stored of a process that comes after this one is killed, and
+	// Forget drops it; nil: they are not kept.
+	Store     func(id, fd int)
+	Forget    func(id int)
 	Trust     Trust
 	QueueSize int       // bytes of one client's queue; 0 = link.DefaultQueueSize
 	Refused   *Refusals // nil: some of its own
@@ -66,11 +70,14 @@ type Server struct {
 // New makes a Server, which owns o.Conn from now on unless there is an error. Nothing is read before Run.
 func New(o Options) (*Server, error) {
 	s := newServer(o)
-	_, err := s.add(o.Conn, 0)
+	_, err := s.add(o.Conn, 0, false)
 	return s, err
 }
 
 func newServer(o Options) *Server {
+	if o.Store == nil {
+		o.Store, o.Forget = func(int, int) {}, func(int) {}
+	}
 	return &Server{
 		opts: o, self: os.Getpid(), sender: mmsg.NewSender(), clients: map[string]*client{}, coming: map[string]*client{},
 		refused: cmp.Or(o.Refused, NewRefusals(o.Log)),

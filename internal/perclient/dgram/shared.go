@@ -3,6 +3,7 @@
 package dgram
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -28,6 +29,9 @@ const (
 	// maxIdle is how many sockets without a client are kept that had the path: a client whose session was ended is connected to one of
 	// them, and may be one that has connected and not spoken yet.
 	maxIdle = 3
+
+	// storeDelay is how old a socket is that is stored: a client that comes and goes cannot keep the service manager busy.
+	storeDelay = time.Second
 
 	// readPause is how long a reader rests after an error of its socket that it cannot do anything about.
 	readPause = 10 * time.Millisecond
@@ -58,14 +62,17 @@ type shared struct {
 
 	first atomic.Pointer[pipe] // of users
 
+	found bool // the process before was killed: which clients it has will be known once they are sent to
+
 	// srv.mu guards what follows.
+	stored bool    // Options.Store may have a copy
 	users  []*pipe // of the clients that are answered through it
 	closed bool
 }
 
 // add makes the shared socket conn, the newest one, and owns it unless there is an error. Its buffers are set, and its datagrams
 // carry their sender's user.
-func (s *Server) add(conn *net.UnixConn, id int) (*shared, error) {
+func (s *Server) add(conn *net.UnixConn, id int, found bool) (*shared, error) {
 	rc, fd, err := link.Raw(conn)
 	if err != nil {
 		return nil, err
@@ -77,13 +84,21 @@ func (s *Server) add(conn *net.UnixConn, id int) (*shared, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id == 0 {
-		id = s.lastID + 1
-	}
-	sh := &shared{srv: s, id: id, conn: conn, rc: rc, fd: fd, size: size}
-	s.lastID = max(s.lastID, id)
+	sh := &shared{srv: s, id: cmp.Or(id, s.lastID+1), conn: conn, rc: rc, fd: fd, size: size, found: found, stored: id > 0}
+	s.lastID = max(s.lastID, sh.id)
 	s.sockets = append(s.sockets, sh)
+	time.AfterFunc(storeDelay, sh.store)
 	return sh, nil
+}
+
+// store has a copy of it kept, unless it is closed: it is not while Control runs.
+func (sh *shared) store() {
+	_ = sh.rc.Control(func(fd uintptr) {
+		sh.srv.mu.Lock()
+		sh.stored = true
+		sh.srv.mu.Unlock()
+		sh.srv.opts.Store(sh.id, int(fd))
+	})
 }
 
 // join notes that p's client is answered through sh from now on, unless sh is closed.
@@ -120,12 +135,17 @@ func (s *Server) closeIdle() {
 	last, idle := len(s.sockets)-1, 0
 	for i := last; i >= 0; i-- {
 		sh := s.sockets[i]
-		if len(sh.users) > 0 || i == last && !s.closed {
+		if len(sh.users) > 0 || (i == last || sh.found) && !s.closed {
 			continue
 		}
 		if idle++; idle > maxIdle || s.closed {
 			sh.closed = true
-			go func() { _ = sh.conn.Close() }() // it waits for the reader, which may wait for mu
+			go func() {
+				_ = sh.conn.Close() // it waits for the reader, which may wait for mu
+				if sh.stored {
+					s.opts.Forget(sh.id)
+				}
+			}()
 			s.sockets = slices.Delete(s.sockets, i, i+1)
 		}
 	}
@@ -224,7 +244,7 @@ func (s *Server) renew() (*shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	next, err := s.add(conn, 0)
+	next, err := s.add(conn, 0, false)
 	if err != nil {
 		_ = conn.Close()
 	}
