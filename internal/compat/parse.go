@@ -72,10 +72,12 @@ func ofNew(argv0 string, args []string, commands []Item) string {
 	if len(args) > 0 && slices.ContainsFunc(commands, func(c Item) bool { return c.Name == args[0] }) {
 		return args[0]
 	}
-	own := Flags(New)[len(Flags(Old)):]
 	for _, a := range args {
 		option, _, _ := strings.Cut(a, "=")
-		if slices.ContainsFunc(own, func(f cli.Flag) bool { return "--"+f.Names()[0] == option }) {
+		if option == "--" { // operands follow
+			break
+		}
+		if slices.ContainsFunc(Flags(New)[len(Flags(Old)):], func(f cli.Flag) bool { return "--"+f.Names()[0] == option }) {
 			return option
 		}
 	}

@@ -345,8 +345,8 @@ func FuzzBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var l Level
-		if err := decode(bytes.NewReader(b), &l); err != nil {
-			out, merr := json.Marshal(errorBody{badRequest("bad_json", "%v", err)})
+		if err := readJSON(httptest.NewRequest(http.MethodPut, "/", bytes.NewReader(b)), &l); err != nil {
+			out, merr := json.Marshal(errorBody{err})
 			require.NoError(t, merr)
 			assert.Less(t, len(out), 4096)
 			return
