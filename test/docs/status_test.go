@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/daemon/control"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/ops/web"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/status"
 	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
@@ -126,61 +126,40 @@ func browse(t *testing.T, url string, args ...string) string {
 	return string(out)
 }
 
-// A watched is a daemon with guests, whose page is looked at.
-type watched struct {
-	guests []*fakeguest.Guest // the first one sends to the second one
-	server netip.Addr
-	url    string // of its page
-}
-
-// newWatched has guests of these names. The last one uses the first one's address as well, which health tells of.
-func newWatched(t *testing.T, socket string, names ...string) (w watched) {
+// plugIn has guests of these names. The last one uses the first one's address as well, which health tells of.
+func plugIn(t *testing.T, socket string, names ...string) {
 	t.Helper()
+	var guests []*fakeguest.Guest
+	var server netip.Addr
 	for i, name := range names {
 		g := vnettest.Dial(t, socket, fakeguest.Options{Name: name, MAC: net.HardwareAddr{0x52, 0x54, 0, 0, 0, byte(i + 1)}})
 		lease, err := g.Configure()
 		require.NoError(t, err)
-		w.guests, w.server = append(w.guests, g), lease.Server
+		guests, server = append(guests, g), lease.Server
 	}
-	last := w.guests[len(names)-1]
-	last.SetAddr(w.guests[0].Addr(), w.server)
-	_, err := last.Resolve(w.server)
+	last := guests[len(names)-1]
+	last.SetAddr(guests[0].Addr(), server)
+	_, err := last.Resolve(server)
 	require.NoError(t, err)
-	return w
 }
 
-// page is the daemon's page, with each description changed by edit. Between two looks something is sent: they follow each other at once
-// in a browser that does not wait for its timers.
-func (w *watched) page(t *testing.T, edit func(*status.Status)) string {
+// page is the page of the daemon on socket, with what it tells of itself changed by edit. From one look to the next a second has gone
+// and the first guest has sent something to the second one, however fast a browser that does not wait for its timers looks.
+func page(t *testing.T, socket string, edit func(*status.Status)) (url string) {
 	t.Helper()
-	describe := func(context.Context) (json.RawMessage, error) {
-		from, to := w.guests[0], w.guests[1]
-		data := fakeguest.EthernetFrame(to.MAC(), from.MAC(), 0x88b5, make([]byte, 1400))
-		err := from.Send(slices.Repeat([][]byte{data}, 20)...)
-		if _, ping := to.Ping(w.server, 3); ping != nil || err != nil {
-			return nil, errors.Join(err, ping)
-		}
-		s, err := w.status()
-		if err != nil {
-			return nil, err
-		}
-		edit(&s)
+	_, b, err := control.Ask(t.Context(), socket+".d/control", http.MethodGet, "/v1/status", nil)
+	require.NoError(t, err)
+	var s status.Status
+	require.NoError(t, json.Unmarshal(b, &s))
+	edit(&s)
+	server := httptest.NewServer(web.Page(func(context.Context) (json.RawMessage, error) {
+		s.Now = s.Now.Add(time.Second)
+		s.Clients[0].ToNet.Bytes += 300 << 10
+		s.Clients[1].ToClient.Bytes += 300 << 10
 		return json.Marshal(s)
-	}
-	server := httptest.NewServer(web.Page(describe))
+	}))
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-// status is what the page is made of.
-func (w *watched) status() (s status.Status, err error) {
-	client := http.Client{Timeout: 20 * time.Second}
-	r, err := client.Get(w.url + "status.json")
-	if err != nil {
-		return s, err
-	}
-	defer r.Body.Close()
-	return s, json.NewDecoder(r.Body).Decode(&s)
 }
 
 // TestStatusWeb looks at the page of a daemon with guests. With -update a picture of it goes to docs/status-web.png.
@@ -194,7 +173,7 @@ func TestStatusWeb(t *testing.T) {
 		"--backend=usernet", "--vmnet-gateway=192.168.105.1", socket,
 	})
 	require.NoError(t, err)
-	w := newWatched(t, socket, "web", "db", "builder")
+	plugIn(t, socket, "web", "db", "builder")
 
 	c := exec.CommandContext(t.Context(), program, "status", "--web", socket)
 	out, err := c.StdoutPipe()
@@ -202,12 +181,15 @@ func TestStatusWeb(t *testing.T) {
 	require.NoError(t, c.Start())
 	url, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	w.url = strings.TrimSpace(url)
-	dom := browse(t, w.url, "--dump-dom")
+	url = strings.TrimSpace(url)
+	dom := browse(t, url, "--dump-dom")
 	for _, want := range []string{"<title>3 clients, 1 problem: ", "<td>web</td>", "<td>db</td>", "<td>192.168.105.3</td>", ">web</text>", "<strong>error: </strong>"} {
 		assert.Contains(t, dom, want)
 	}
-	url = w.page(t, func(s *status.Status) { s.Daemon.Socket = statusSocket })
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	assert.NoError(t, c.Wait(), "an interrupt ends it in order")
+
+	url = page(t, socket, func(s *status.Status) { s.Daemon.Socket = statusSocket })
 	assert.Regexp(t, `>sends [0-9.]+ [KM]iB/s, gets `, browse(t, url, "--dump-dom"))
 	if *update {
 		png, err := filepath.Abs(filepath.Join(root, "docs/status-web.png"))
@@ -216,7 +198,7 @@ func TestStatusWeb(t *testing.T) {
 	}
 
 	const hostile = "<img src=x onerror=document.body.remove()>" // a daemon lets no such name pass, and the page does not rely on it
-	dom = browse(t, w.page(t, func(s *status.Status) {
+	dom = browse(t, page(t, socket, func(s *status.Status) {
 		x := &s.Clients[0]
 		x.Name, x.Hostname, x.State, x.MAC, x.Peer.Command = hostile, hostile, hostile, hostile, hostile
 		s.Network.DHCP.Leases[0].Name, s.Daemon.Socket, s.Network.Mode = hostile, hostile, hostile
@@ -224,6 +206,4 @@ func TestStatusWeb(t *testing.T) {
 	}), "--dump-dom")
 	assert.Greater(t, strings.Count(dom, "&lt;img src=x onerror="), 12, "%s", dom)
 	assert.NotContains(t, dom, "<img")
-	require.NoError(t, c.Process.Signal(os.Interrupt))
-	assert.NoError(t, c.Wait(), "an interrupt ends it in order")
 }
