@@ -71,11 +71,11 @@ func (x *result) print(out io.Writer) {
 	row("violations", "%d", sum(x.Counts))
 }
 
-// sample notes what the daemon and its gateway use now.
+// sample notes what the daemon and its gateway, if it has one, use now.
 func (r *run) sample() {
 	daemon, err := lab.UseOf(r.daemon.pid())
 	gateway, err2 := lab.UseOf(lab.Child(r.daemon.pid()))
-	if err != nil || err2 != nil {
+	if err != nil || err2 != nil && r.o.Backend == backendEmbedded {
 		return // between two lives
 	}
 	r.totals.mu.Lock()
@@ -93,7 +93,7 @@ func (x *result) record(path string) error {
 	fmt.Fprintf(&b, "# Soak of %s, seed %d\n\n`make soak SOAK_DURATION=%s SOAK_SEED=%d SOAK_FLAGS='-backend %s'` at %s, %d × %s, %s\n\n```text\n", m.Date.Format(time.DateOnly),
 		x.r.o.Seed, x.r.o.Duration, x.r.o.Seed, x.r.o.Backend, m.Commit, m.Cores, m.CPU, m.Go)
 	x.print(&b)
-	fmt.Fprintf(&b, "```\n\nThe daemon is the first line of a plot, the gateway's process the second. Looked at %d times under load, from the beginning to the end.\n",
+	fmt.Fprintf(&b, "```\n\nThe daemon is the first line of a plot, the gateway's process the second, zero where there is none. Looked at %d times under load, from the beginning to the end.\n",
 		len(x.r.totals.samples))
 	for _, p := range []struct {
 		title string
