@@ -38,7 +38,7 @@ type manager struct {
 	creds *syscall.Credential // of the daemons, if they are another user's
 	vars  []string
 
-	told   *net.UnixConn
+	told   chan [2][]byte        // messages, with what came beside them
 	stored map[string][]*os.File // with it by a daemon, by the name
 }
 
@@ -138,23 +138,33 @@ func (m *manager) listens() {
 	require.NoError(m.t, err)
 	m.t.Cleanup(func() { _ = c.Close() })
 	require.NoError(m.t, os.Chmod(path, 0o777))
-	m.vars, m.told, m.stored = []string{"NOTIFY_SOCKET=" + path}, c, map[string][]*os.File{}
+	m.vars, m.told, m.stored = []string{"NOTIFY_SOCKET=" + path}, make(chan [2][]byte, 1000), map[string][]*os.File{}
+	go func() { // at once, as a manager does: there is room for few of them in the socket
+		for {
+			b, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4*8))
+			n, on, _, _, err := c.ReadMsgUnix(b, oob)
+			if err != nil {
+				return
+			}
+			m.told <- [2][]byte{b[:n], oob[:on]}
+		}
+	}()
 }
 
 // hear does what the daemon's messages say until one is the last, for so long at most, and returns that, or nothing.
 func (m *manager) hear(last func(text string) bool, most time.Duration) string {
 	m.t.Helper()
-	require.NoError(m.t, m.told.SetReadDeadline(time.Now().Add(most)))
-	for {
-		b, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4*8))
-		n, on, _, _, err := m.told.ReadMsgUnix(b, oob)
-		if err != nil {
+	for end := time.After(most); ; {
+		var what [2][]byte
+		select {
+		case what = <-m.told:
+		case <-end:
 			return ""
 		}
-		text, name, _ := strings.Cut(string(b[:n]), "\nFDNAME=")
+		text, name, _ := strings.Cut(string(what[0]), "\nFDNAME=")
 		switch text {
 		case "FDSTORE=1":
-			m.store(name, oob[:on])
+			m.store(name, what[1])
 		case "FDSTOREREMOVE=1":
 			delete(m.stored, name)
 		}

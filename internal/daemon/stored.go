@@ -5,7 +5,6 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 
@@ -29,11 +28,8 @@ func (d *daemon) store(v *perclient.Detached) {
 		d.manager.Store(storedName(v.ID), v.Link.Socket.FD)
 		return
 	}
-	b, err := json.Marshal(v)
-	var f *os.File
-	if err == nil {
-		f, err = handover.Memory(b)
-	}
+	b, _ := json.Marshal(v) // of which nothing can fail
+	f, err := handover.Memory(b)
 	if err != nil {
 		d.log.Warn("a client is not stored with the service manager", "client", v.ID, "error", err)
 		return
@@ -58,7 +54,12 @@ func (d *daemon) takeStored() (clients []perclient.Detached) {
 			clients = append(clients, v)
 		case !v.Client.Lifeline.IsNone():
 			streams++
-			ending.Go(func() { endStream(v.Client.Lifeline) })
+			ending.Go(func() {
+				if l, err := link.AttachStream(link.StreamOptions{}, link.State{Socket: v.Client.Lifeline}); err == nil {
+					l.Drain() // as at a stop: the client is blocked by nothing that it has sent
+					_ = l.Close()
+				}
+			})
 		}
 	}
 	ending.Wait()
@@ -84,14 +85,4 @@ func storedClient(fds []int) (v perclient.Detached, record bool) {
 	}
 	v.Link, v.Client.Lifeline = link.State{Socket: socket}, stream
 	return v, record && !socket.IsNone()
-}
-
-// endStream ends a client as a stop does: it is blocked by nothing that it has sent.
-func endStream(s link.Descriptor) {
-	l, err := link.AttachStream(link.StreamOptions{}, link.State{Socket: s})
-	if err != nil {
-		return
-	}
-	l.Drain()
-	_ = l.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,6 +51,9 @@ func (n Notifier) Reloading() {
 	n.send(nil, "RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000), "STATUS=upgrading")
 }
 
+// sending is held while a message waits for room, which takes a thread: thousands of clients may be stored at once.
+var sending sync.Mutex
+
 // send sends one message of these lines, with copies of descriptors.
 func (n Notifier) send(fds []int, lines ...string) {
 	if !n.Stores() {
@@ -62,6 +66,8 @@ func (n Notifier) send(fds []int, lines ...string) {
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
+	sending.Lock()
+	defer sending.Unlock()
 	err := error(unix.EINTR)
 	for err == unix.EINTR {
 		err = n.write([]byte(strings.Join(lines, "\n")), rights)
