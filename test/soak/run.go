@@ -166,7 +166,7 @@ type totals struct {
 	upgradeTimes []time.Duration
 	ways         map[string]int // connections
 	hostile      map[string]int
-	uses         []lab.Use   // at calms
+	uses         []lab.Use    // at calms
 	samples      [][2]lab.Use // of the daemon and the gateway, under load
 }
 
