@@ -122,11 +122,11 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 		return dgram.Attach(o, v.Dgram)
 	}
 	if o.Conn = d.given.Datagram; o.Conn == nil {
-		if v := e.storedShared(); len(v.Sockets) > 0 {
-			return dgram.Attach(o, v)
-		}
 		if o.Conn, err = e.dir.ListenDatagram(); err != nil {
 			return nil, err
+		}
+		if v := e.storedShared(); len(v.Sockets) > 0 {
+			return dgram.Attach(o, v)
 		}
 	}
 	s, err := dgram.New(o)
@@ -139,25 +139,15 @@ func (e *extras) openShared(v *savedExtras) (_ *dgram.Server, err error) {
 // sharedName begins the names that the shared datagram sockets are stored by; the number of each follows.
 const sharedName = inherit.ClientName + "dgram-"
 
-// storedShared are the shared sockets of a process that was killed, which clients may be connected to; none where others can no longer
-// connect to the one that had the path.
-func (e *extras) storedShared() (v dgram.State) {
+// storedShared are the shared sockets of a process that was killed, which clients may be connected to.
+func (e *extras) storedShared() dgram.State {
 	fds := map[int]int{}
 	for name, list := range e.d.given.Stored {
 		if id, err := strconv.Atoi(strings.TrimPrefix(name, sharedName)); err == nil {
 			fds[id] = list[0]
 		}
 	}
-	v = dgram.Stored(fds)
-	all := numbers(v.Descriptors())
-	if len(all) == 0 || e.dir.Keep(all[0]) == nil {
-		return v
-	}
-	for id, fd := range fds {
-		e.forgetShared(id)
-		_ = unix.Close(fd)
-	}
-	return dgram.State{}
+	return dgram.Stored(fds)
 }
 
 func (e *extras) forgetShared(id int) { e.d.manager.Forget(sharedName + strconv.Itoa(id)) }

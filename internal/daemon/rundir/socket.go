@@ -78,23 +78,6 @@ func (d *Dir) ListenDatagram() (*net.UnixConn, error) {
 	return c, nil
 }
 
-// Keep notes that dgram/sock is the socket fd, which a process of ours has made that was killed.
-func (d *Dir) Keep(fd int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n, err := hostfs.Place{Dir: d.dir, Name: sockName}.Node()
-	if err == nil && !n.OwnSocket() {
-		err = errors.New("it is not our socket")
-	}
-	told, _ := unix.Getsockname(fd)
-	addr, ok := told.(*unix.SockaddrUnix)
-	if err != nil || !ok {
-		return fmt.Errorf("go on with %s/%s: %w", d.Path, sockName, err)
-	}
-	d.Bound = append(d.Bound, bound{Name: sockName, Told: addr.Name, Dev: n.Dev, Ino: n.Ino})
-	return nil
-}
-
 // make binds a socket of the kind to name and gives it the group and the mode.
 func (d *Dir) make(name string, kind int, mode uint32) (*os.File, bound, error) {
 	where := d.Path + "/" + name

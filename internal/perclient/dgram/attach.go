@@ -49,7 +49,7 @@ func (v *State) Descriptors() (d []link.Descriptor) {
 }
 
 // Attach makes the Server that another image has left as v, whose descriptors it takes over; the one that has the path is in the place
-// of o.Conn. Its clients are those for which Link is called.
+// of o.Conn, unless there is one of these as well, which has it then. Its clients are those for which Link is called.
 func Attach(o Options, v State) (*Server, error) {
 	s := newServer(o)
 	err := errors.New("there is none")
@@ -61,6 +61,9 @@ func Attach(o Options, v State) (*Server, error) {
 		if _, err = s.add(conn, state.ID, state.found); err != nil {
 			_ = conn.Close()
 		}
+	}
+	if o.Conn != nil {
+		_, err = s.add(o.Conn, 0, false)
 	}
 	if err != nil {
 		_ = s.Close()
