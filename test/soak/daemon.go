@@ -201,13 +201,6 @@ func (d *daemon) stop(s syscall.Signal) {
 // errExited ends a run whose daemon has exited by itself.
 var errExited = errors.New("the daemon exited by itself")
 
-// freeze stops the process for a while.
-func (d *daemon) freeze(ctx context.Context, how time.Duration) {
-	_ = syscall.Kill(d.pid(), syscall.SIGSTOP)
-	sleep(ctx, how)
-	_ = syscall.Kill(d.pid(), syscall.SIGCONT)
-}
-
 // few has the daemon and its gateway do with few descriptors more than they have. Who is connected notices nothing.
 func (d *daemon) few(ctx context.Context, how time.Duration) {
 	d.set(phaseShort)

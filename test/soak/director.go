@@ -132,7 +132,9 @@ func (r *run) act(ctx context.Context, x chaos) error {
 	case chaosFreeze:
 		r.totals.freezes.Add(1)
 		r.watch.rest()
-		r.daemon.freeze(ctx, 2*x.For)
+		_ = syscall.Kill(r.daemon.pid(), syscall.SIGSTOP)
+		sleep(ctx, 2*x.For)
+		_ = syscall.Kill(r.daemon.pid(), syscall.SIGCONT)
 		r.watch.rest()
 	case chaosCalm:
 		if err := r.calm(ctx); err != nil {

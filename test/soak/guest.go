@@ -4,13 +4,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/internal/testing/fakeguest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/soak/ledger"
 )
 
@@ -119,11 +119,6 @@ type guest struct {
 	owner atomic.Pointer[station] // its connection, or the last it had
 }
 
-func newGuest(r *run, id int) *guest {
-	name := fmt.Sprintf("guest %d", id)
-	return &guest{r: r, id: id, name: name, src: newSource(r.o.Seed, name)}
-}
-
 // run goes through sessions until ctx is done.
 func (g *guest) run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -157,8 +152,12 @@ func (g *guest) step(ctx context.Context, s *station, x step) bool {
 	switch x.kind {
 	case stepBurst:
 		to, limit := g.r.target(s, x.to)
+		most := min(x.size, fakeguest.MaxDatagramLen)
+		if g.r.o.Backend == backendSimulator {
+			most = min(x.size, 1514)
+		}
 		for i := range x.frames {
-			n := min(x.size, g.r.maxFrame())
+			n := most
 			if i%3 != 0 {
 				n = ledger.MinLen + n*(i*7%13)/13
 			}

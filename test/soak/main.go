@@ -53,18 +53,6 @@ func defaults() options {
 	}
 }
 
-func (o *options) flags(f *flag.FlagSet) {
-	f.DurationVar(&o.Duration, "duration", o.Duration, "how long the daemon is under load")
-	f.Uint64Var(&o.Seed, "seed", 0, "of all decisions; 0: a random one")
-	f.IntVar(&o.Clients, "clients", o.Clients, "good clients at once, at least 2; some 10 others come on top")
-	f.StringVar(&o.Backend, "backend", o.Backend, "the daemon's network: usernet or vmnetsim, the simulated vmnet")
-	f.BoolVar(&o.AntiSpoof, "anti-spoof", o.AntiSpoof, "run the daemon with --anti-spoof, and forge the addresses of good clients")
-	f.BoolVar(&o.Race, "race", o.Race, "build the daemon with the race detector; needs a C compiler")
-	f.StringVar(&o.Binary, "binary", "", "a daemon that is built already, with -tags vmnetsim for the simulator")
-	f.StringVar(&o.Record, "record", "", "a file to write the result to, as Markdown with plots of memory and descriptors")
-	f.StringVar(&o.Dir, "dir", "", "where to put sockets, logs and what was decided; a short path; default: a new one, removed if all is well")
-}
-
 // check completes o.
 func (o *options) check() error {
 	if o.Seed == 0 {
@@ -86,7 +74,16 @@ func (o *options) check() error {
 // main exits with 1 for violations, 2 when there was no run.
 func main() {
 	o := defaults()
-	o.flags(flag.CommandLine)
+	flag.DurationVar(&o.Duration, "duration", o.Duration, "how long the daemon is under load")
+	flag.Uint64Var(&o.Seed, "seed", 0, "of all decisions; 0: a random one")
+	flag.IntVar(&o.Clients, "clients", o.Clients, "good clients at once, at least 2; some 10 others come on top")
+	flag.StringVar(&o.Backend, "backend", o.Backend, "the daemon's network: usernet or vmnetsim, the simulated vmnet")
+	flag.BoolVar(&o.AntiSpoof, "anti-spoof", o.AntiSpoof, "run the daemon with --anti-spoof, and forge the addresses of good clients")
+	flag.BoolVar(&o.Race, "race", o.Race, "build the daemon with the race detector; needs a C compiler")
+	flag.StringVar(&o.Binary, "binary", "", "a daemon that is built already, with -tags vmnetsim for the simulator")
+	flag.StringVar(&o.Record, "record", "", "a file to write the result to, as Markdown with plots of memory and descriptors")
+	flag.StringVar(&o.Dir, "dir", "",
+		"where to put sockets, logs and what was decided; a short path; default: a new one, removed if all is well")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	res, err := soak(ctx, o, os.Stdout)

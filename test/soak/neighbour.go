@@ -114,14 +114,12 @@ func (h *hostile) strange(_ context.Context, s source) int {
 	path := files[s.IntN(len(files))]
 	lab.As(stranger, stranger, func() {
 		for what, try := range map[string]func() error{
-			"connect to": func() error { _, err := net.Dial("unix", path); return err },
-			"send to":    func() error { _, err := net.Dial("unixgram", path); return err },
-			"remove":     func() error { return os.Remove(path) },
-			"rename":     func() error { return os.Rename(path, path+".x") },
-			"open":       func() error { return os.Chmod(path, 0o777) },
-			"put a link in the place of": func() error {
-				return os.Symlink("/dev/null", path+".lock")
-			},
+			"connect to":                 func() error { _, err := net.Dial("unix", path); return err },
+			"send to":                    func() error { _, err := net.Dial("unixgram", path); return err },
+			"remove":                     func() error { return os.Remove(path) },
+			"rename":                     func() error { return os.Rename(path, path+".x") },
+			"open":                       func() error { return os.Chmod(path, 0o777) },
+			"put a link in the place of": func() error { return os.Symlink("/dev/null", path+".lock") },
 		} {
 			if try() == nil {
 				h.r.fail(tolerated, "a stranger could %s %s", what, path)

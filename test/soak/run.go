@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -64,9 +65,10 @@ type run struct {
 // people makes those who come and go.
 func (r *run) people() {
 	for i := range r.o.Clients {
-		r.guests = append(r.guests, newGuest(r, i))
+		name := fmt.Sprintf("guest %d", i)
+		r.guests = append(r.guests, &guest{r: r, id: i, name: name, src: newSource(r.o.Seed, name)})
 	}
-	r.watch = newWitnesses(r, gatewayAddr, witnessAddr)
+	r.watch = newWitnesses(r)
 	r.hostile = []*hostile{
 		newHostile(r, "hostile streams", badStreams()), newHostile(r, "hostile datagrams", badDatagrams()),
 		newHostile(r, "hostile requests", badRequests()), newHostile(r, "hostile neighbours", badNeighbours()),
@@ -113,14 +115,6 @@ func (r *run) come() {
 func (r *run) now() time.Duration { return time.Since(r.began) }
 
 func (r *run) fail(k ledger.Kind, format string, args ...any) { r.ledger.Fail(k, format, args...) }
-
-// maxFrame is the longest frame on the network, in bytes.
-func (r *run) maxFrame() int {
-	if r.o.Backend == backendSimulator {
-		return 1514
-	}
-	return fakeguest.MaxDatagramLen
-}
 
 // target is where frames from a station to guest n go, and how long they may be for its present way in. When it is not there
 // they go to the next one who is: what goes to an address that is not there is flooded.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -169,12 +170,8 @@ func (s *station) failed(err error) bool {
 
 // noDaemon reports that no daemon listens at a datagram socket's path.
 func noDaemon(err error) bool {
-	for _, e := range []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	gone := []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, syscall.EPIPE}
+	return slices.ContainsFunc(gone, func(e error) bool { return errors.Is(err, e) })
 }
 
 // close ends the connection. In order, a stream's client tells that it sends no more, has everything read, and reads to the end; so

@@ -21,10 +21,9 @@ import (
 // Witnesses stay as long as the daemon lives and talk to each other and to the gateway all the time: when nothing comes any more,
 // they tell.
 type witnesses struct {
-	r       *run
-	all     []*witness
-	gateway netip.Addr
-	mac     atomic.Pointer[[6]byte] // the gateway's
+	r   *run
+	all []*witness
+	mac atomic.Pointer[[6]byte] // the gateway's
 
 	mu    sync.Mutex
 	since time.Time // nothing was done to the daemon since
@@ -50,13 +49,13 @@ const (
 	settling = time.Second
 )
 
-func newWitnesses(r *run, gateway netip.Addr, first netip.Addr) *witnesses {
-	w := &witnesses{r: r, gateway: gateway}
+func newWitnesses(r *run) *witnesses {
+	w, addr := &witnesses{r: r}, witnessAddr
 	for i, way := range witnessWays {
 		w.all = append(w.all, &witness{
-			w: w, id: i, guest: firstWitness + uint32(i), way: r.ways[way], addr: first, heard: make([]atomic.Int64, len(witnessWays)+1),
+			w: w, id: i, guest: firstWitness + uint32(i), way: r.ways[way], addr: addr, heard: make([]atomic.Int64, len(witnessWays)+1),
 		})
-		first = first.Next()
+		addr = addr.Next()
 	}
 	return w
 }
@@ -91,7 +90,7 @@ func (x *witness) session(ctx context.Context, s *station) {
 		}
 		if n%10 == 0 { // it asks for the gateway's address
 			s.out = append(s.out, fakeguest.EthernetFrame(fakeguest.Broadcast, s.conn.MAC, fakeguest.TypeARP,
-				fakeguest.ARPPacket(fakeguest.ARPRequest, s.conn.MAC, x.addr, make(net.HardwareAddr, 6), x.w.gateway)))
+				fakeguest.ARPPacket(fakeguest.ARPRequest, s.conn.MAC, x.addr, make(net.HardwareAddr, 6), gatewayAddr)))
 		}
 	}
 	x.now.Store(nil)
@@ -100,9 +99,10 @@ func (x *witness) session(ctx context.Context, s *station) {
 
 // see notes from whom something came.
 func (x *witness) see(f []byte) {
-	now := int64(x.w.r.now())
+	now, me := int64(x.w.r.now()), x.now.Load()
 	for i, other := range x.w.all {
-		if s := other.now.Load(); s != nil && other != x && bytes.Equal(f[6:12], s.conn.MAC) && bytes.Equal(f[:6], x.macNow()) {
+		s := other.now.Load()
+		if s != nil && me != nil && other != x && bytes.Equal(f[6:12], s.conn.MAC) && bytes.Equal(f[:6], me.conn.MAC) {
 			x.heard[i].Store(now)
 			return
 		}
@@ -110,13 +110,6 @@ func (x *witness) see(f []byte) {
 	if mac := x.w.mac.Load(); mac != nil && bytes.Equal(f[6:12], mac[:]) {
 		x.heard[len(x.w.all)].Store(now)
 	}
-}
-
-func (x *witness) macNow() net.HardwareAddr {
-	if s := x.now.Load(); s != nil {
-		return s.conn.MAC
-	}
-	return nil
 }
 
 // judge looks for silence until ctx is done.
@@ -167,9 +160,9 @@ func (r *run) findGateway() error {
 	}
 	defer g.Close()
 	w := r.watch
-	g.SetAddr(netip.PrefixFrom(w.all[0].addr, 24), w.gateway)
+	g.SetAddr(netip.PrefixFrom(w.all[0].addr, 24), gatewayAddr)
 	for end := time.Now().Add(startPatience); time.Now().Before(end); {
-		mac, err := g.Resolve(w.gateway)
+		mac, err := g.Resolve(gatewayAddr)
 		if err == nil {
 			m := [6]byte(mac)
 			w.mac.Store(&m)
