@@ -27,7 +27,9 @@ func (l *Lab) StartDaemon(ctx context.Context, program string, args []string, en
 		return nil, err
 	}
 	d := &Daemon{Process: p, Socket: args[len(args)-1]}
-	l.ownSocket(d.Socket)
+	l.mu.Lock()
+	l.sockets = append(l.sockets, d.Socket)
+	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = Poll(ctx, func() error {
@@ -35,7 +37,11 @@ func (l *Lab) StartDaemon(ctx context.Context, program string, args []string, en
 		case <-p.done:
 			return nil
 		default:
-			return probe(d.Socket)
+			c, err := net.Dial("unix", d.Socket)
+			if err == nil {
+				_ = c.Close() // at once, which costs the daemon nothing
+			}
+			return err
 		}
 	})
 	select {
@@ -62,13 +68,4 @@ func (l *Lab) RunDaemon(ctx context.Context, program string, args ...string) (Re
 		return Result{}, err
 	}
 	return Result{Output: p.out.String(), Code: p.ExitCode()}, nil
-}
-
-// probe connects to socket and closes at once, which costs the daemon nothing.
-func probe(socket string) error {
-	c, err := net.Dial("unix", socket)
-	if err != nil {
-		return err
-	}
-	return c.Close()
 }

@@ -64,21 +64,13 @@ func (c image) add(name string, kind cpio.FileMode, data []byte) error {
 
 func addScripts(c image) error {
 	entries, err := scripts.ReadDir("image")
-	if err != nil {
-		return fmt.Errorf("pack guest scripts: %w", err)
-	}
 	for _, e := range entries {
-		data, err := scripts.ReadFile("image/" + e.Name())
-		if err != nil {
-			return fmt.Errorf("pack guest scripts: %w", err)
-		}
+		data, readErr := scripts.ReadFile("image/" + e.Name())
 		name := "lab/" + e.Name()
 		if e.Name() == "init" {
 			name = "init"
 		}
-		if err := c.add(name, cpio.TypeReg, data); err != nil {
-			return err
-		}
+		err = errors.Join(err, readErr, c.add(name, cpio.TypeReg, data))
 	}
-	return nil
+	return err
 }

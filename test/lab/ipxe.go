@@ -22,11 +22,14 @@ type IPXEOptions struct {
 
 // RunIPXE runs a script the way socket_vmnet's own test does and returns what came on the serial console.
 func (l *Lab) RunIPXE(ctx context.Context, o IPXEOptions) (string, error) {
-	argv, err := l.ipxeArgv(o)
-	if err != nil {
-		return "", err
+	script := l.Path(o.Name + ".ipxe")
+	if err := os.WriteFile(script, []byte("#!ipxe\n"+o.Script), 0o600); err != nil {
+		return "", fmt.Errorf("write iPXE script: %w", err)
 	}
-	p, err := l.Start(o.Name, append(argv, "-nographic")...)
+	p, err := l.Start(o.Name, o.Client, o.Socket, l.opts.Tools.QEMU,
+		"-accel", "tcg", "-m", "128", "-no-reboot", "-nographic",
+		"-device", "virtio-net-pci,netdev=net0,romfile=,mac="+o.MAC, "-netdev", "socket,id=net0,fd=3",
+		"-kernel", l.opts.Tools.IPXE, "-initrd", script)
 	if err != nil {
 		return "", err
 	}
@@ -38,17 +41,4 @@ func (l *Lab) RunIPXE(ctx context.Context, o IPXEOptions) (string, error) {
 		return p.out.String(), fmt.Errorf("run iPXE %s: exit code %d; it had printed:\n%s", o.Name, code, p.out.Tail(20))
 	}
 	return p.out.String(), nil
-}
-
-func (l *Lab) ipxeArgv(o IPXEOptions) ([]string, error) {
-	script := l.Path(o.Name + ".ipxe")
-	if err := os.WriteFile(script, []byte("#!ipxe\n"+o.Script), 0o600); err != nil {
-		return nil, fmt.Errorf("write iPXE script: %w", err)
-	}
-	return []string{
-		o.Client, o.Socket, l.opts.Tools.QEMU,
-		"-accel", "tcg", "-m", "128", "-no-reboot",
-		"-device", "virtio-net-pci,netdev=net0,romfile=,mac=" + o.MAC, "-netdev", "socket,id=net0,fd=3",
-		"-kernel", l.opts.Tools.IPXE, "-initrd", script,
-	}, nil
 }

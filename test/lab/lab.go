@@ -115,12 +115,6 @@ func (l *Lab) AtClose(f func()) {
 	l.ends = append(l.ends, f)
 }
 
-func (l *Lab) ownSocket(path string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sockets = append(l.sockets, path)
-}
-
 func (l *Lab) own(p *Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

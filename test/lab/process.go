@@ -46,7 +46,8 @@ type command struct {
 // start starts c. Standard output and standard error both go to one Output.
 func (l *Lab) start(c command) (*Process, error) {
 	name := c.name
-	p := &Process{Name: name, cmd: exec.Command(c.argv[0], c.argv[1:]...), out: newOutput(), done: make(chan struct{})}
+	out := &Output{more: make(chan struct{})}
+	p := &Process{Name: name, cmd: exec.Command(c.argv[0], c.argv[1:]...), out: out, done: make(chan struct{})}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -156,8 +157,6 @@ type Output struct {
 	ended bool
 }
 
-func newOutput() *Output { return &Output{more: make(chan struct{})} }
-
 // Write implements io.Writer.
 func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
@@ -199,8 +198,10 @@ func (o *Output) WaitFor(ctx context.Context, text string) (string, error) {
 		o.mu.Lock()
 		more, ended := o.more, o.ended
 		o.mu.Unlock()
-		if line, ok := findLine(o.String(), text); ok {
-			return line, nil
+		for line := range strings.Lines(o.String()) {
+			if whole, ok := strings.CutSuffix(line, "\n"); ok && strings.Contains(whole, text) {
+				return whole, nil
+			}
 		}
 		if ended {
 			return "", fmt.Errorf("wait for %q: %w", text, ErrEnded)
@@ -211,16 +212,6 @@ func (o *Output) WaitFor(ctx context.Context, text string) (string, error) {
 			return "", fmt.Errorf("wait for %q: %w", text, ctx.Err())
 		}
 	}
-}
-
-// findLine returns the first line of s that contains text and has its end.
-func findLine(s, text string) (string, bool) {
-	for line, rest, ok := strings.Cut(s, "\n"); ok; line, rest, ok = strings.Cut(rest, "\n") {
-		if strings.Contains(line, text) {
-			return line, true
-		}
-	}
-	return "", false
 }
 
 // Poll calls f every 20 ms until it returns nil or ctx ends; the last error of f is then part of the error.

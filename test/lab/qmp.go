@@ -77,11 +77,7 @@ func (q *QMP) read() {
 func (q *QMP) Execute(command string) (json.RawMessage, error) {
 	q.send.Lock()
 	defer q.send.Unlock()
-	b, err := json.Marshal(map[string]any{"execute": command})
-	if err != nil {
-		return nil, fmt.Errorf("run qmp %s: %w", command, err)
-	}
-	if _, err := q.conn.Write(append(b, '\n')); err != nil {
+	if _, err := fmt.Fprintf(q.conn, "{\"execute\": %q}\n", command); err != nil {
 		return nil, fmt.Errorf("run qmp %s: %w", command, err)
 	}
 	m, err := q.reply()
