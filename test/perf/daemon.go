@@ -75,28 +75,28 @@ func listener(socket string) (int, error) {
 	return hostfs.PeerOf(c.(*net.UnixConn)).PID, nil
 }
 
-// attachAsRoot finds or starts a daemon on macOS: only root may use vmnet.framework before macOS 26, and only root may put a
+// attach finds or starts a daemon on macOS: only root may use vmnet.framework before macOS 26, and only root may put a
 // socket in /var/run. The tree's daemon is built first.
-func (p *perf) attachAsRoot(ctx context.Context, src source) (*daemon, error) {
+func (l *lima) attach(ctx context.Context, src source) (*daemon, error) {
 	if src.socket != "" {
 		return running(src)
 	}
 	if src.name == wordTree {
 		var err error
-		if src.program, err = p.buildTree(ctx); err != nil {
+		if src.program, err = l.buildTree(ctx); err != nil {
 			return nil, err
 		}
 	}
-	src.socket = filepath.Join(p.runDir, "socket_vmnet.perf")
+	src.socket = filepath.Join(l.runDir, "socket_vmnet.perf")
 	if _, err := listener(src.socket); err == nil {
 		return nil, fmt.Errorf("another daemon is running on %s, left by a measurement that was killed? End it: sudo pkill -f %s", src.socket, src.socket)
 	}
-	argv := p.asRoot(src.program, "--vmnet-gateway="+gateway, src.socket)
-	if p.iface != "" {
-		argv = p.asRoot(src.program, "--vmnet-mode=bridged", "--vmnet-interface="+p.iface, src.socket)
+	argv := l.asRoot(src.program, "--vmnet-gateway="+gateway, src.socket)
+	if l.iface != "" {
+		argv = l.asRoot(src.program, "--vmnet-mode=bridged", "--vmnet-interface="+l.iface, src.socket)
 	}
-	p.say("Starting %s", quote(argv))
-	return p.startProgram(ctx, src, argv)
+	l.say("Starting %s", quote(argv))
+	return l.startProgram(ctx, src, argv)
 }
 
 // buildTree builds the tree's daemon.

@@ -114,10 +114,6 @@ func (l *lima) check(ctx context.Context, count int) (err error) {
 	return nil
 }
 
-func (l *lima) attach(ctx context.Context, src source) (*daemon, error) {
-	return l.attachAsRoot(ctx, src)
-}
-
 func (l *lima) start(ctx context.Context, count int, d *daemon) error {
 	for n := 1; n <= count; n++ {
 		expr := l.vmTypeExpression() + fmt.Sprintf(" | .networks[0].socket = %q", d.socket)

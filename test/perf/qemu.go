@@ -30,9 +30,6 @@ type qemu struct {
 	server string // perf1's address
 }
 
-// mac is the address of machine n.
-func mac(n int) string { return fmt.Sprintf("52:54:00:70:65:%02x", n) }
-
 // create looks for everything that machines need.
 func (q *qemu) create(context.Context, int) (err error) {
 	if q.iperf, err = findIperf(); err != nil {
@@ -105,7 +102,8 @@ func (q *qemu) start(ctx context.Context, count int, d *daemon) error {
 
 // boot boots machine n and waits for its address.
 func (q *qemu) boot(ctx context.Context, n int, socket string) (*lab.Guest, error) {
-	g, err := q.lab.Boot(ctx, lab.GuestOptions{Name: name(n), MAC: mac(n), Netdev: lab.StreamNetdev(socket, 0)})
+	mac := fmt.Sprintf("52:54:00:70:65:%02x", n)
+	g, err := q.lab.Boot(ctx, lab.GuestOptions{Name: name(n), MAC: mac, Netdev: lab.StreamNetdev(socket, 0)})
 	if err != nil {
 		return nil, err
 	}
