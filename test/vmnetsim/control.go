@@ -63,18 +63,14 @@ func Open(dir string) (*Control, error) {
 		return nil, err
 	}
 	c := &Control{f: f}
-	if err := errors.Join(c.locked(c.mapFile)); err != nil {
+	err = cbuild.Flock(f, syscall.LOCK_EX) // the owners' lock, which excludes other processes
+	if err == nil {
+		err = errors.Join(c.mapFile(), cbuild.Flock(f, syscall.LOCK_UN))
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", f.Name(), err), c.Close())
 	}
 	return c, nil
-}
-
-// locked calls f with the owners' lock, which excludes other processes.
-func (c *Control) locked(f func() error) error {
-	if err := cbuild.Flock(c.f, syscall.LOCK_EX); err != nil {
-		return err
-	}
-	return errors.Join(f(), cbuild.Flock(c.f, syscall.LOCK_UN))
 }
 
 func (c *Control) mapFile() error {
