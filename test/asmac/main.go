@@ -54,10 +54,16 @@ func run(ctx context.Context, goTool, only string, flags []string) error {
 		}
 		modules = [][2]string{{".", strings.Join(list, " ")}, {"attach", "./..."}}
 	}
-	env, err := environment(ctx)
+	loader, err := machrun.Build(ctx)
 	if err != nil {
 		return err
 	}
+	sim, err := vmnetsim.Build(ctx, vmnetsim.Full)
+	if err != nil {
+		return err
+	}
+	// For macOS, with the loader and the simulator where exec.sh and the loader look for them.
+	env := append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0", "MACHRUN="+loader, "MACHRUN_VMNET="+sim)
 	for _, m := range modules {
 		err = errors.Join(err, test(ctx, env, goTool, m[0], m[1], flags))
 	}
@@ -74,19 +80,6 @@ func test(ctx context.Context, env []string, goTool, module, packages string, fl
 	c := exec.CommandContext(ctx, goTool, slices.Concat(args, flags, strings.Fields(packages))...)
 	c.Dir, c.Env, c.Stdout, c.Stderr = filepath.Join(root, module), env, os.Stdout, os.Stderr
 	return c.Run()
-}
-
-// environment is go test's: for macOS, with the loader and the simulator where exec.sh and the loader look for them.
-func environment(ctx context.Context) ([]string, error) {
-	loader, err := machrun.Build(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sim, err := vmnetsim.Build(ctx, vmnetsim.Full)
-	if err != nil {
-		return nil, err
-	}
-	return append(os.Environ(), "GOOS=darwin", "GOARCH=amd64", "CGO_ENABLED=0", "MACHRUN="+loader, "MACHRUN_VMNET="+sim), nil
 }
 
 // module is what the paths of packages begin with.
