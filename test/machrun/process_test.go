@@ -3,6 +3,8 @@
 package machrun
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,13 +23,12 @@ func TestPrograms(t *testing.T) {
 	t.Parallel()
 	sanitized, err := Build(t.Context(), cbuild.Sanitizers...)
 	cbuild.Must(t, sanitized, err)
-	good := probe(t)
+	good := buildDarwin(t, "./testdata/probe")
 	b, err := os.ReadFile(good)
 	require.NoError(t, err)
 	other := filepath.Join(t.TempDir(), "arm64")
-	m := machO(b)
-	m.put32(4, 0x0100000c)
-	require.NoError(t, os.WriteFile(other, m, 0o700))
+	binary.LittleEndian.PutUint32(b[4:], 0x0100000c)
+	require.NoError(t, os.WriteFile(other, b, 0o700))
 	script := filepath.Join(t.TempDir(), "script")
 	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho script $1 $PROBE\n"), 0o700))
 	shown := "darwin amd64 argv0=%s args=[\"a\" \"b c\"] executable=" + good + "\nPROBE=%s\n"
@@ -59,10 +60,13 @@ func TestPrograms(t *testing.T) {
 			cmd := cbuild.Command(t.Context(), loader, append([]string{"./probe"}, strings.Split(c.args, "|")...)...)
 			cmd.Dir = filepath.Dir(good)
 			cmd.Env = append(os.Environ(), "PROBE=given", "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allow_user_segv_handler=1")
-			stdout, stderr, status := run(t, cmd)
-			assert.Equal(t, c.status, status, "%s: %s", name, stderr)
-			assert.Contains(t, stdout, c.says, name)
-			assert.Empty(t, stderr, name)
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			err := cmd.Run()
+			require.NotNil(t, cmd.ProcessState, err)
+			assert.Equal(t, c.status, cmd.ProcessState.ExitCode(), "%s: %s", name, &stderr)
+			assert.Contains(t, stdout.String(), c.says, name)
+			assert.Empty(t, stderr.String(), name)
 		}
 	}
 }
