@@ -111,9 +111,7 @@ func TestConstantsOfVectors(t *testing.T) {
 	v := readVectors(t)
 	assert.Equal(t, Version, v.Version)
 	assert.Equal(t, MaxLine, v.MaxLine)
-	ours := []Code{
-		BadRequest, unsupportedVersion, tooLong, BadDescriptor, IDInUse, Full, Stopping, NoNetwork, Denied, Internal,
-	}
+	ours := []Code{BadRequest, unsupportedVersion, tooLong, BadDescriptor, IDInUse, Full, Stopping, NoNetwork, Denied, Internal}
 	assert.Equal(t, ours, v.Codes)
 }
 
