@@ -3,6 +3,7 @@
 package passfd
 
 import (
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -121,7 +122,9 @@ func TestAdoptVectors(t *testing.T) {
 			Code        proto.Code
 		}
 	}
-	readVectors(t, &v)
+	b, err := os.ReadFile("../../../attach/testdata/protocol.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &v))
 	require.NotEmpty(t, v.Adopt)
 	for _, q := range v.Adopt {
 		t.Run(q.Name, func(t *testing.T) {

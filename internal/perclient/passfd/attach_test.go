@@ -5,7 +5,6 @@ package passfd
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,13 +80,6 @@ func TestSessionEndIsSeen(t *testing.T) {
 	atEnd(t, a.Lifeline)
 	_, err = a.File.Write(ethernet(60))
 	assert.Error(t, err, "nothing is there")
-}
-
-func readVectors(t *testing.T, v any) {
-	t.Helper()
-	b, err := os.ReadFile("../../../attach/testdata/protocol.json")
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, v))
 }
 
 func TestAttachTakesNoDescriptor(t *testing.T) {
@@ -306,9 +298,7 @@ func TestUsersHaveRoom(t *testing.T) {
 		uc, err := link.Descriptor{FD: ours}.Conn()
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = unix.Close(theirs) })
-		no := r.admit(&conn{
-			UnixConn: uc, srv: r.Server, via: viaAttach, peer: hostfs.Peer{Known: true, UID: uid},
-		})
+		no := r.admit(&conn{UnixConn: uc, srv: r.Server, via: viaAttach, peer: hostfs.Peer{Known: true, UID: uid}})
 		if no != nil {
 			_ = uc.Close()
 		}
