@@ -39,7 +39,7 @@ func startOpen(t *testing.T, args ...string) *process {
 // servesDatagrams waits until the extra sockets take connections: a daemon that was killed leaves its own behind.
 func (p *process) servesDatagrams(t *testing.T) {
 	t.Helper()
-	for i, path := range p.extraSockets() {
+	for i, path := range []string{p.sock + ".d/attach", p.sock + ".d/adopt", vnettest.DatagramPath(p.sock)} {
 		network := []string{"unix", "unix", "unixgram"}[i]
 		require.Eventually(t, func() bool {
 			c, err := net.Dial(network, path)
@@ -49,12 +49,6 @@ func (p *process) servesDatagrams(t *testing.T) {
 			return err == nil
 		}, patience, time.Millisecond, "no %s: %s", path, p.stderr)
 	}
-}
-
-// extraSockets are attach, adopt and the datagram socket.
-func (p *process) extraSockets() []string {
-	d := p.sock + ".d"
-	return []string{filepath.Join(d, "attach"), filepath.Join(d, "adopt"), vnettest.DatagramPath(p.sock)}
 }
 
 // The ways to a daemon.

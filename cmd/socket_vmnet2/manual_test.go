@@ -167,14 +167,6 @@ func operandKinds(argsUsage string) (all []string, rest string) {
 // pageLine is how long a line of text may be: mandoc finds fault with more than 80.
 const pageLine = 79
 
-// noMacro keeps a line from being taken for a macro.
-func noMacro(line string) string {
-	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
-		return `\&` + line
-	}
-	return line
-}
-
 // manForm writes how a command is called, a macro for each part.
 func manForm(c *cli.Command) string {
 	lines := []string{".Nm " + compat.Program, ".Cm " + c.Name, ".Op Ar OPTION ..."}
@@ -262,7 +254,10 @@ func manText(s, between string) string {
 		var lines []string
 		for sentence := range strings.SplitSeq(sentenceEnd.ReplaceAllString(strings.ReplaceAll(paragraph, "\n", " "), "$1\n$2"), "\n") {
 			for _, l := range printable.Wrap(sentence, pageLine) {
-				lines = append(lines, noMacro(l))
+				if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
+					l = `\&` + l // so that it is not taken for a macro
+				}
+				lines = append(lines, l)
 			}
 		}
 		all = append(all, strings.Join(lines, "\n"))

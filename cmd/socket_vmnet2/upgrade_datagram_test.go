@@ -90,12 +90,6 @@ func (p *process) upgradeBeside(t *testing.T, flows []*checkedFlow, upgrade func
 	return gap.Round(time.Millisecond)
 }
 
-// filesSettle waits until the daemon has no more descriptors than at the begin.
-func (p *process) filesSettle(t *testing.T, base int) {
-	t.Helper()
-	require.Eventually(t, func() bool { return p.files(t) <= base+2 }, patience, 10*time.Millisecond, "descriptors: %d, then %d", base, p.files(t))
-}
-
 // flowFrame is frame i of a flow: lengths of all kinds, and bytes that belong to the number.
 func flowFrame(dst, src net.HardwareAddr, i uint64) []byte {
 	p := make([]byte, 16+i*37%1400)
