@@ -43,15 +43,6 @@ func staleSocket(t *testing.T, path string) {
 	require.NoError(t, ln.Close())
 }
 
-// lockAndBind is a whole start.
-func lockAndBind(t *testing.T, path string) (*SocketLock, *net.UnixListener) {
-	t.Helper()
-	l := lockSocket(t, path)
-	ln, err := l.Bind(own())
-	require.NoError(t, err)
-	return l, ln
-}
-
 // lockSocket claims a path that no other has.
 func lockSocket(t *testing.T, path string) *SocketLock {
 	t.Helper()
@@ -277,8 +268,10 @@ func TestSocketStolenBeforeBind(t *testing.T) {
 // TestSocketNotOurs: a socket that took the place of ours stays.
 func TestSocketNotOurs(t *testing.T) {
 	path := filepath.Join(vnettest.ShortDir(t), "s")
-	l, ln := lockAndBind(t, path)
+	l := lockSocket(t, path)
 	defer l.Unlock()
+	ln, err := l.Bind(own())
+	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
 	require.NoError(t, os.Remove(path))
 	other, err := net.Listen("unix", path)
