@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,17 +125,10 @@ func TestReading(t *testing.T) {
 			if c.members != nil {
 				var m map[string]json.RawMessage
 				require.NoError(t, json.Unmarshal([]byte(answer), &m))
-				assert.ElementsMatch(t, c.members, keys(m))
+				assert.ElementsMatch(t, c.members, slices.Collect(maps.Keys(m)))
 			}
 		})
 	}
-}
-
-func keys(m map[string]json.RawMessage) (k []string) {
-	for name := range m {
-		k = append(k, name)
-	}
-	return k
 }
 
 // TestMethods: each path says what it takes, and HEAD is GET without the body.
