@@ -254,14 +254,6 @@ func (i *fakeInterface) Wake() {
 	}
 }
 
-// event tells of packets; only when there were none before, as the real one does at its worst. The caller holds mu.
-func (i *fakeInterface) event() {
-	if !i.notifies {
-		return
-	}
-	i.Wake()
-}
-
 func (i *fakeInterface) put(f []byte) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -269,8 +261,8 @@ func (i *fakeInterface) put(f []byte) {
 		return
 	}
 	i.queue = append(i.queue, f)
-	if len(i.queue) == 1 {
-		i.event()
+	if i.notifies && len(i.queue) == 1 { // it tells only when there were none before, as the real one does at its worst
+		i.Wake()
 	}
 }
 

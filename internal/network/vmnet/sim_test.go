@@ -56,11 +56,6 @@ func (s *sim) empty(t *testing.T) {
 	}, patience, time.Millisecond, "left: %+v", s.Gauges())
 }
 
-func (s *sim) options(o Options) Options {
-	o.API = s
-	return o
-}
-
 // TestSimConformance runs the suite that every network must pass, through the binding into the simulator.
 func TestSimConformance(t *testing.T) {
 	tests := []struct {
@@ -81,7 +76,9 @@ func TestSimConformance(t *testing.T) {
 				s.Set(k, v)
 			}
 			vnettest.TestNetwork(t, func(t *testing.T) network.Network {
-				n, err := New(context.Background(), s.options(tt.o))
+				o := tt.o
+				o.API = s
+				n, err := New(context.Background(), o)
 				require.NoError(t, err)
 				return n
 			})
