@@ -117,13 +117,6 @@ func startTool(t *testing.T, name, dir string) *tool {
 	return tl
 }
 
-// end lets the tool finish, which it does without an error.
-func (tl *tool) end(t *testing.T) {
-	t.Helper()
-	require.NoError(t, tl.input.Close())
-	require.NoError(t, tl.cmd.Wait())
-}
-
 func (tl *tool) kill() {
 	_ = tl.cmd.Process.Signal(syscall.SIGKILL) // first: at the end of its input the tool would end in order
 	_ = tl.input.Close()
@@ -190,7 +183,8 @@ func TestOwners(t *testing.T) {
 	assert.Equal(t, "1000", runTool(t, "try_range", dir))
 	assert.Equal(t, "1009", runTool(t, "try_other_end", dir))
 	assert.Equal(t, "1001", runTool(t, "try_network", dir))
-	p.end(t)
+	require.NoError(t, p.input.Close()) // it finishes
+	require.NoError(t, p.cmd.Wait())
 	for _, o := range c.Owners() {
 		assert.NotZero(t, o.Freed)
 	}
