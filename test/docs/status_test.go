@@ -169,9 +169,7 @@ func TestStatusWeb(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, l.Close()) }()
 	socket, program := l.Path("s"), filepath.Join(programs, "socket_vmnet2")
-	_, err = l.StartDaemon(t.Context(), program, []string{
-		"--backend=usernet", "--vmnet-gateway=192.168.105.1", socket,
-	})
+	_, err = l.StartDaemon(t.Context(), program, []string{"--backend=usernet", "--vmnet-gateway=192.168.105.1", socket})
 	require.NoError(t, err)
 	plugIn(t, socket, "web", "db", "builder")
 

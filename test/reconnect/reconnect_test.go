@@ -67,9 +67,7 @@ func rounds(n int, change func(o *Outcome)) []Outcome {
 
 // TestJudge: what must fail does fail.
 func TestJudge(t *testing.T) {
-	limits := Limits{
-		Alive: true, BackP50: 700 * ms, BackMax: 1500 * ms, OutageP50: 2 * time.Second,
-	}
+	limits := Limits{Alive: true, BackP50: 700 * ms, BackMax: 1500 * ms, OutageP50: 2 * time.Second}
 	tests := []struct {
 		name   string
 		rounds int

@@ -111,9 +111,7 @@ func newImage() int {
 	in := must(Inherited())
 	var th things
 	fine(in.Get(&th))
-	r := report{
-		PID: os.Getpid(), Argv: os.Args, State: th.Dir, Inherited: openToChildren(),
-	}
+	r := report{PID: os.Getpid(), Argv: os.Args, State: th.Dir, Inherited: openToChildren()}
 	_, r.Env = os.LookupEnv(envName)
 	again, err := Inherited()
 	r.Again = again != nil || err != nil

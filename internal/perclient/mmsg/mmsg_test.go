@@ -407,9 +407,7 @@ func FuzzPack(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{7}, 32), uint8(32))
 	f.Add([]byte{9, 5, 9, 8, 5, 9}, uint8(2))
 	f.Add([]byte{1, 1, 6, 7, 6, 10}, uint8(1))
-	lens := []int{
-		0, 4, 13, 14, 15, 60, 1513, 1514, 1515, MaxLen, MaxLen + 1, 64 << 10, 9014, 1600, 32768, 69632,
-	}
+	lens := []int{0, 4, 13, 14, 15, 60, 1513, 1514, 1515, MaxLen, MaxLen + 1, 64 << 10, 9014, 1600, 32768, 69632}
 	f.Fuzz(func(t *testing.T, which []byte, piece uint8) {
 		if len(which) > BatchLen {
 			which = which[:BatchLen]
