@@ -4,7 +4,6 @@ package compat
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -144,10 +143,4 @@ func text(name, usage string, field *string) cli.Flag {
 // on makes an option without an argument.
 func on(name, usage string, field *bool) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: usage, Destination: field}
-}
-
-// choices are the values that the usage of an option names: (a|b|c) has three.
-func choices(usage string) []string {
-	arg, _, _ := strings.Cut(strings.TrimPrefix(usage, "`("), ")`")
-	return strings.Split(arg, "|")
 }

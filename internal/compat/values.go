@@ -19,9 +19,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/internal/state"
 )
 
-// oneOf makes an option that takes one of the values which its usage names.
+// oneOf makes an option that takes one of the values which its usage names: (a|b|c) has three.
 func oneOf[T ~string](name, usage string, field *T) cli.Flag {
-	values := choices(usage)
+	arg, _, _ := strings.Cut(strings.TrimPrefix(usage, "`("), ")`")
+	values := strings.Split(arg, "|")
 	return Checked(name, usage, func(v string) error {
 		switch last := len(values) - 1; {
 		case slices.Contains(values, v):
