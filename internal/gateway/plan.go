@@ -62,7 +62,11 @@ func (c Config) Plan() (Plan, error) {
 	if !c.DisableDHCP && (c.Mode != network.ModeHost || c.NetworkIdentifier == "") {
 		p.setPool(c.DHCPEnd)
 	}
-	p.identify()
+	// The MAC address and the UUID follow from address and subnet, so that they survive restarts and the guests' ARP entries stay right.
+	h := sha256.Sum256([]byte("socket_vmnet2 usernet gateway " + netip.PrefixFrom(p.Gateway, p.Subnet.Bits()).String()))
+	p.MAC = net.HardwareAddr{0x5a, 0x94, 0xef, h[0], h[1], h[2]} // locally administered, individual
+	p.ID = network.ID(h[3:19])
+	p.ID[6], p.ID[8] = p.ID[6]&0x0f|0x80, p.ID[8]&0x3f|0x80 // version 8 (RFC 9562: custom), variant 10
 	return p, p.checkGuests(c)
 }
 
@@ -136,16 +140,6 @@ func (p *Plan) Reserved() []netip.Addr { return []netip.Addr{p.Gateway, p.Alias,
 
 // CanLease tells whether the DHCP range has an address that is not reserved. setPool has left such a one at its end, if there is one.
 func (p *Plan) CanLease() bool { return !slices.Contains(p.Reserved(), p.DHCPEnd) }
-
-// identify derives the gateway's MAC address and UUID from its address and subnet, so that they survive restarts and the
-// guests' ARP entries stay right.
-func (p *Plan) identify() {
-	h := sha256.Sum256([]byte("socket_vmnet2 usernet gateway " + netip.PrefixFrom(p.Gateway, p.Subnet.Bits()).String()))
-	p.MAC = net.HardwareAddr{0x5a, 0x94, 0xef, h[0], h[1], h[2]} // locally administered, individual
-	u := network.ID(h[3:19])
-	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8 (RFC 9562: custom), variant 10
-	p.ID = u
-}
 
 // own tells whether the gateway answers for ip.
 func (p *Plan) own(ip netip.Addr) bool { return ip == p.Gateway || ip == p.Alias && ip.IsValid() }
