@@ -224,14 +224,14 @@ func (x *execution) place() ([]int, error) {
 	fd := x.fd
 	switch {
 	case fd == 0: // in place of stdin
-	case fd < 0 && !inherited(execFD):
+	case fd < 0 && !hostfs.Inherited(execFD):
 		fd = execFD
 	case fd < 0 && strings.Contains(strings.Join(x.command, "\n"), "{fd}"):
 		fd = lowestFree(execFD, -1)
 	case fd < 0:
 		return nil, fmt.Errorf("descriptor %d is taken by %s, which the caller passes on to COMMAND: "+
 			"choose another one with --fd=%d, or write {fd} in COMMAND for one that is free", execFD, hostfs.FileOf(execFD), lowestFree(execFD, -1))
-	case inherited(fd):
+	case hostfs.Inherited(fd):
 		return nil, fmt.Errorf("--fd=%d: the descriptor is taken by %s, which the caller passes on to COMMAND: "+
 			"choose another one, such as --fd=%d", fd, hostfs.FileOf(fd), lowestFree(execFD, -1))
 	case runtimes(fd):

@@ -29,16 +29,10 @@ const (
 	exitNotRun, exitNotFound = 126, 127
 )
 
-// inherited reports whether fd is open and stays so in the command. One with close-on-exec is this process's own.
-func inherited(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil && flags&unix.FD_CLOEXEC == 0
-}
-
 // lowestFree is the lowest number from first on that no file of the caller has, and that is not taken either.
 func lowestFree(first, taken int) int {
 	for fd := first; ; fd++ {
-		if fd != taken && !inherited(fd) {
+		if fd != taken && !hostfs.Inherited(fd) {
 			return fd
 		}
 	}

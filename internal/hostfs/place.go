@@ -135,6 +135,13 @@ func (p Place) Lock(flags int, check func(Node) error) (*os.File, error) {
 // backlog asks for the system's maximum: both kernels cut it down to kern.ipc.somaxconn or net.core.somaxconn.
 const backlog = 1<<16 - 1
 
+// Inherited reports whether fd is open and stays so in a program that takes this one's place. A descriptor with close-on-exec is this
+// process's own.
+func Inherited(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
+}
+
 // NewSocket makes a unix socket that children do not inherit.
 func NewSocket(kind int) (int, error) {
 	syscall.ForkLock.RLock()
