@@ -12,6 +12,9 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,4 +177,85 @@ func TestUnread(t *testing.T) {
 	began := time.Now()
 	assert.Eventually(t, func() bool { return raced || rss() < before+16 }, patience, 50*time.Millisecond, "%d MiB before", before)
 	t.Logf("%d guests: %d MiB before, %d at most, back %v after their end", guests, before, most, time.Since(began).Round(time.Millisecond))
+}
+
+// TestHeld: a client that sends more than another one reads is held, unless it has a flow to a third one, or the other does not read at
+// all; and two that flood each other get on.
+func TestHeld(t *testing.T) {
+	p := start(t)
+	from, slow, third := p.dial(t, 1), p.dial(t, 2), p.dial(t, 3)
+	from.send(0, "from")
+	for _, c := range []*client{slow, third} {
+		for c.send(0, "here"); !from.hears("here", 50*time.Millisecond); c.send(0, "here") {
+		}
+	}
+	var pause, sent, taken, others atomic.Int64
+	flood := func(c *client, n *atomic.Int64, dst ...byte) (end func()) {
+		var b []byte
+		for len(b) < 100_000 {
+			for _, to := range dst {
+				b = append(b, wire(to, c.mac, strings.Repeat("x", 1500))...)
+			}
+		}
+		require.NoError(t, c.SetWriteDeadline(time.Time{}))
+		var done sync.WaitGroup
+		var over atomic.Bool
+		done.Go(func() {
+			for !over.Load() {
+				k, err := c.Write(b)
+				assert.NoError(t, err)
+				n.Add(int64(k))
+			}
+		})
+		return func() { over.Store(true); done.Wait() }
+	}
+	read := func(c *client, n, pause *atomic.Int64) {
+		require.NoError(t, c.SetReadDeadline(time.Time{}))
+		go func() {
+			for b, err := make([]byte, 64<<10), error(nil); err == nil; time.Sleep(time.Duration(pause.Load())) {
+				var k int
+				k, err = c.Read(b)
+				n.Add(int64(k))
+			}
+		}()
+	}
+	during := func(n *atomic.Int64, pace time.Duration) float64 {
+		pause.Store(int64(pace))
+		time.Sleep(50 * time.Millisecond)
+		before := n.Load()
+		time.Sleep(100 * time.Millisecond)
+		return float64(n.Load()-before) / 100e3 // MB/s
+	}
+	const deaf, slowly = 40 * time.Millisecond, 500 * time.Microsecond
+	read(slow, &taken, &pause)
+	read(third, &others, new(atomic.Int64))
+
+	// One try says little on a machine that does other things.
+	eventually := func(ok func() bool) bool { return slices.ContainsFunc(make([]int, 30), func(int) bool { return ok() }) }
+	var x, y, takes float64
+	end := flood(from, &sent, 2, 3)
+	assert.True(t, eventually(func() bool {
+		x, y = during(&others, slowly), during(&others, deaf)
+		return x >= 0.8*y
+	}), "another flow has %.1f MB/s in place of %.1f", x, y)
+	end()
+	t.Logf("beside one that reads slowly another flow has %.1f MB/s, beside one that does not read %.1f", x, y)
+	end = flood(from, &sent, 2)
+	assert.True(t, eventually(func() bool {
+		x, y, takes = during(&sent, slowly), during(&sent, deaf), during(&taken, slowly)
+		return 2*x < y
+	}), "%.1f MB/s are read for one that takes %.1f, %.1f for one that does not read", x, takes, y)
+	end()
+	t.Logf("%.1f MB/s are read for one that takes %.1f, %.1f for one that does not read", x, takes, y)
+	back := new(atomic.Int64)
+	read(from, back, new(atomic.Int64))
+	end = flood(from, &sent, 3)
+	end2 := flood(third, &sent, 1)
+	assert.True(t, eventually(func() bool {
+		x, y = during(&others, 0), during(back, 0)
+		return x > 0 && y > 0
+	}), "two that flood each other get %.1f and %.1f MB/s", x, y)
+	end()
+	end2()
+	t.Logf("two that flood each other get %.1f and %.1f MB/s", x, y)
 }

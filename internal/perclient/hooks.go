@@ -70,6 +70,9 @@ func (c *Session) Deliver(b frame.Batch) {
 // MaxFrame implements frame.Sink.
 func (c *Session) MaxFrame() int { return c.link.MaxFrame() }
 
+// Full tells the network what Link.Full says.
+func (c *Session) Full() bool { return c.link.Full() }
+
 // lookForAnswers shows the watch what the network says to a guest that waits for its DHCP server.
 func (c *Session) lookForAnswers(b frame.Batch) {
 	it := b.Iter() // outside of the loop, which would copy it for each frame

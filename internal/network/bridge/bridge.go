@@ -37,6 +37,9 @@ const (
 	defaultStormBurst = 5_000
 	// maxAge is how long an address is remembered, in seconds: the default of IEEE 802.1D.
 	maxAge = 300
+	// aloneTime is for how long a client must have sent to one other only to be held for it: its other flows do not suffer from one
+	// that is slow on purpose.
+	aloneTime = 10 * time.Millisecond
 )
 
 // Options set up a Bridge. The zero value is usable.
@@ -68,6 +71,8 @@ type PortOptions struct {
 	Trusted bool
 	// Isolated keeps frames from going to other isolated ports, floods included.
 	Isolated bool
+	// Hold is that of network.PortOptions.
+	Hold func()
 }
 
 // A sourceSink is a sink that wants to know where frames come from. The bridge calls DeliverFrom in place of Deliver, by
@@ -76,6 +81,9 @@ type sourceSink interface {
 	frame.Sink
 	DeliverFrom(source any, b frame.Batch)
 }
+
+// A boundedSink tells that its receiver is behind with reading.
+type boundedSink interface{ Full() bool }
 
 // A Bridge joins ports.
 type Bridge struct {
@@ -113,6 +121,7 @@ func (b *Bridge) Attach(o PortOptions, sink frame.Sink) (*Port, error) {
 	}
 	p.deliveries.Init()
 	p.source, _ = sink.(sourceSink)
+	p.bounded, _ = sink.(boundedSink)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -136,6 +136,50 @@ func TestFind(t *testing.T) {
 	assert.Len(t, s[2].take(), 1)
 }
 
+// bounded is a sink that is behind or not.
+type bounded struct {
+	discard
+	full bool
+}
+
+func (s *bounded) Full() bool { return s.full }
+
+// TestHold: a client is held for one that is behind, unless it has sent to others of late.
+func TestHold(t *testing.T) {
+	b, held := newBench(Options{}), 0
+	p, err := b.Attach(PortOptions{Hold: func() { held++ }}, discard{})
+	require.NoError(t, err)
+	sinks := map[uint64]*bounded{macB: {}, macC: {}}
+	for m, s := range sinks {
+		q, err := b.Attach(PortOptions{MACs: []network.MAC{macAddr(m).bytes()}}, s)
+		require.NoError(t, err)
+		q.Send(batch(one(all, m, "hello")))
+	}
+	for _, s := range []struct {
+		name  string
+		after time.Duration
+		full  bool // B
+		to    []uint64
+		held  int
+	}{
+		{"none is behind", aloneTime, false, []uint64{macB}, 0},
+		{"one is", aloneTime, true, []uint64{macB}, 1},
+		{"it has room for a moment", 0, false, []uint64{macB}, 0},
+		{"and has none again", 0, true, []uint64{macB}, 1},
+		{"a batch for it and for another", 0, true, []uint64{macC, macB}, 0},
+		{"the other flow was just there", aloneTime - 1, true, []uint64{macB}, 0},
+		{"and has ended", 1, true, []uint64{macB}, 1},
+		{"a flood is another flow", 0, true, []uint64{all, macB}, 0},
+	} {
+		b.sleep(s.after)
+		sinks[macB].full, held = s.full, 0
+		for _, to := range s.to {
+			p.Send(batch(one(to, macA, "x")))
+		}
+		assert.Equal(t, s.held, held, s.name)
+	}
+}
+
 func TestStormBudget(t *testing.T) {
 	b, p, s := three(t, Options{StormRate: 100, StormBurst: 10})
 	b.sleep(time.Second)

@@ -21,10 +21,15 @@ type Port struct {
 	br       *Bridge
 	opts     PortOptions
 	sink     frame.Sink
-	source   sourceSink // sink, if it asks for the source
-	maxFrame int        // of sink, bytes
+	source   sourceSink  // sink, if it asks for the source
+	bounded  boundedSink // sink, if it tells
+	maxFrame int         // of sink, bytes
 
 	storm *rate.Limiter // of frames
+
+	// What Send uses.
+	slow   *Port         // the last receiver that was behind
+	others time.Duration // when something was sent to any other that was not
 
 	deliveries network.Gate // to the sink
 	removal    sync.Once

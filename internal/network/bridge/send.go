@@ -87,10 +87,26 @@ func (p *Port) flush(b frame.Batch, r run, end int, now time.Duration) {
 	case r.frames == 0:
 	case r.target.port != nil:
 		r.target.port.deliver(p, part, r.longest)
+		p.press(r.target.port, now)
 	case r.target.drop != nil:
 		r.target.drop.Add(uint64(r.frames))
 	default:
 		p.flood(part, r, now)
+		p.others = now
+	}
+}
+
+// press has p's client held if q, which p has just sent to, is behind, and all that p sent of late was for it.
+func (p *Port) press(q *Port, now time.Duration) {
+	if q.bounded == nil || !q.bounded.Full() {
+		if q != p.slow {
+			p.others = now
+		}
+		return
+	}
+	p.slow = q
+	if p.opts.Hold != nil && now-p.others >= aloneTime {
+		p.opts.Hold()
 	}
 }
 

@@ -132,7 +132,7 @@ func (n *Network) Attach(ctx context.Context, o network.PortOptions, toClient fr
 	if session == 0 {
 		session = unnumbered | rand.Uint64N(unnumbered)
 	}
-	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Source: session, MACs: o.MACs, Isolated: n.opts.Isolate}, toClient)
+	p, err := n.bridge.Attach(bridge.PortOptions{Name: o.Name, Source: session, MACs: o.MACs, Isolated: n.opts.Isolate, Hold: o.Hold}, toClient)
 	if err != nil {
 		n.ids.Free(id)
 		return nil, err

@@ -29,6 +29,7 @@ type port struct {
 	sink  frame.Sink
 	limit int           // of the sink, bytes
 	macs  []network.MAC // that were behind the client's former port
+	hold  func()        // as network.PortOptions says
 
 	own    atomic.Pointer[iface]       // at most one of the two; neither while the port is down
 	shared atomic.Pointer[bridge.Port] // of the bridge before the shared interface
@@ -59,7 +60,7 @@ var _ network.Port = (*port)(nil)
 
 func newPort(n *Network, o network.PortOptions, sink frame.Sink) *port {
 	p := &port{
-		net: n, name: o.Name, sink: sink, limit: min(sink.MaxFrame(), frame.MaxLen), macs: o.MACs,
+		net: n, name: o.Name, sink: sink, limit: min(sink.MaxFrame(), frame.MaxLen), macs: o.MACs, hold: o.Hold,
 		kept: make(chan struct{}), room: make(chan struct{}, 1),
 	}
 	p.writer = writer{Writer: api.NewWriter(n.writeMax), counts: &p.counts}
@@ -103,6 +104,12 @@ func (p *port) Deliver(b frame.Batch) {
 		p.counts.lostOversize.Add(1)
 		return false
 	}, p.sink.Deliver)
+}
+
+// Full implements bridge.boundedSink.
+func (p *port) Full() bool {
+	sink, ok := p.sink.(interface{ Full() bool })
+	return ok && sink.Full()
 }
 
 // Done implements network.Port: a port ends by itself only with the network.

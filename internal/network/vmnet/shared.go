@@ -46,7 +46,7 @@ func (s *sharedInterface) attach(p *port) (*reader, error) {
 	if err := s.build(); err != nil {
 		return nil, err
 	}
-	b, err := s.br.Attach(bridge.PortOptions{Name: p.name, Source: p, MACs: p.macs, Isolated: s.net.opts.Isolate}, p)
+	b, err := s.br.Attach(bridge.PortOptions{Name: p.name, Source: p, MACs: p.macs, Isolated: s.net.opts.Isolate, Hold: p.hold}, p)
 	if err != nil {
 		return nil, err
 	}

@@ -180,5 +180,11 @@ func (c *client) Gone() bool {
 // Stats implements link.Link.
 func (c *client) Stats() link.Stats { return c.out.Stats() }
 
+// Full implements link.Link.
+func (c *client) Full() bool { return c.out.Full() }
+
+// Hold implements link.Link: the reader is everybody's, and does not wait.
+func (c *client) Hold() {}
+
 // Fd implements link.Link: the reply socket's, else the shared socket's.
 func (c *client) Fd() int { return c.pipe.fd() }

@@ -55,6 +55,10 @@ type Link interface {
 	// Gone reports whether the client is known to have left, without waiting.
 	Gone() bool
 	Stats() Stats
+	// Full reports that the client is behind with reading, but reads.
+	Full() bool
+	// Hold has the client be read less for a moment, if its reader is its own: it sends more than another one takes.
+	Hold()
 	// Fd is the number of the descriptor that the client is served by, for a caller that knows that the link is not closed.
 	Fd() int
 }

@@ -431,6 +431,35 @@ func (h *feeding) Frames(frame.Batch) {
 	}
 }
 
+// holding is a Handler whose client is to be read less from the first frames on.
+type holding struct {
+	s    *stream
+	lens []int
+	at   []time.Time
+}
+
+func (h *holding) Frames(b frame.Batch) {
+	h.s.Hold()
+	h.lens, h.at = append(h.lens, len(b.Bytes())), append(h.at, time.Now())
+}
+
+// TestHold: a client that is held is read in small pieces, loses nothing, and its link ends as any other.
+func TestHold(t *testing.T) {
+	s, client := newStream(t)
+	go func() {
+		_, _ = client.Write(numbered(0, 600, 1000).Bytes())
+		_ = client.Close()
+	}()
+	h := holding{s: s}
+	assert.ErrorIs(t, s.Run(&h), io.EOF)
+	assert.EqualValues(t, 600, s.Stats().ToNetFrames)
+	assert.Greater(t, len(h.lens), readBufLen/heldLen)
+	for i := range h.lens[1:] {
+		assert.LessOrEqual(t, h.lens[i+1], heldLen+1000)
+		assert.GreaterOrEqual(t, h.at[i+1].Sub(h.at[i]), holdTime)
+	}
+}
+
 // TestRunEndsUnderAFlood: a client that never pauses does not keep its link, and one that loses the framing just then is told from others.
 func TestRunEndsUnderAFlood(t *testing.T) {
 	broken := errors.New("made by the test")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,9 @@ import (
 
 // oddWaits is how many waits in a row may end without anything being sent.
 const oddWaits = 100
+
+// deafTime is how long a client may have taken nothing to be waited for.
+const deafTime = 10 * time.Millisecond
 
 // A pipe takes frames for one client without waiting. Its methods are never called at the same time.
 type pipe interface {
@@ -47,13 +51,14 @@ type Outbox struct {
 
 	// mu guards what follows. It covers one Send, which does not wait, and is free while the drainer sends.
 	mu     sync.Mutex
-	out    queue     // of whole frames; the drainer sends its front
-	busy   bool      // a drainer runs: everything goes through out, so that the order is kept
-	ended  bool      // frames are dropped: Stop, Close or an error
-	closed bool      // nothing is sent any more
-	deaf   bool      // the patience came to an end, and nothing was taken since
-	moved  time.Time // when the client, which is behind or deaf, last took something, or began to be
-	stats  Stats     // but came
+	out    queue       // of whole frames; the drainer sends its front
+	busy   bool        // a drainer runs: everything goes through out, so that the order is kept
+	ended  bool        // frames are dropped: Stop, Close or an error
+	closed bool        // nothing is sent any more
+	deaf   bool        // the patience came to an end, and nothing was taken since
+	full   atomic.Bool // see Full; written with mu held
+	moved  time.Time   // when the client, which is behind or deaf, last took something, or began to be
+	stats  Stats       // but came
 
 	telling sync.Mutex // guards came: its reader does not wait for a Send
 	came    Stats      // what the client has sent
@@ -170,6 +175,7 @@ func (o *Outbox) deliver(b frame.Batch) error {
 	faults.In("link.deliver", b.Bytes())
 	if o.ended {
 		o.stats.DropClosed += uint64(b.Len())
+		o.full.Store(false)
 		return nil
 	}
 	if !o.busy && !o.queueAll {
@@ -190,6 +196,10 @@ func (o *Outbox) deliver(b frame.Batch) error {
 	o.enqueue(b)
 	return nil
 }
+
+// Full implements Link: half of the queue is full, and a quarter was since. From there on the readers of eight clients that send to this
+// one alone have room for a read each until they are held.
+func (o *Outbox) Full() bool { return o.full.Load() }
 
 // A tally counts frames and their bytes.
 type tally struct{ frames, bytes int }
@@ -229,6 +239,9 @@ func (o *Outbox) enqueue(b frame.Batch) {
 	o.stats.ToClientBytes += uint64(end - taken*frame.PrefixLen)
 	o.stats.DropQueueFull += uint64(b.Len() - taken)
 	o.wake()
+	if o.out.size > o.limit/2 {
+		o.full.Store(time.Since(o.moved) < deafTime)
+	}
 }
 
 // wake starts the drainer if something waits. The caller holds mu.
@@ -312,5 +325,8 @@ func (o *Outbox) settle(size int, left frame.Batch, long tally, moves, impatient
 		o.deaf = true
 		o.lose(left.Len(), left.DataLen())
 		o.out.advance(len(left.Bytes()))
+	}
+	if o.out.size < o.limit/4 {
+		o.full.Store(false)
 	}
 }

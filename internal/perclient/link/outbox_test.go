@@ -232,6 +232,27 @@ func TestOutboxNoRoomByErrno(t *testing.T) {
 }
 
 // TestOutboxLongFrames has a socket refuse some frames as too long: those alone are lost, sent at once or from the queue.
+// TestFull: a client is behind from half of its queue on until a quarter is left; one that takes nothing is not waited for.
+func TestFull(t *testing.T) {
+	room, next := 0, make(chan int)
+	p := &testPipe{room: func(int) int { return room }, wait: func(<-chan struct{}) { room = <-next }}
+	o, _ := newOutbox(t, p, 100*(100+frame.PrefixLen))
+	o.Deliver(numbered(0, 50, 100))
+	assert.False(t, o.Full())
+	o.Deliver(numbered(50, 20, 100))
+	assert.True(t, o.Full())
+	next <- 40
+	next <- 0
+	assert.True(t, o.Full(), "30 are left")
+	next <- 10
+	next <- 0
+	require.Eventually(t, func() bool { return !o.Full() }, 20*time.Second, time.Millisecond, "20 are left")
+	time.Sleep(deafTime)
+	o.Deliver(numbered(70, 70, 100))
+	assert.False(t, o.Full(), "it takes nothing")
+	next <- 100
+}
+
 func TestOutboxLongFrames(t *testing.T) {
 	for name, queued := range map[string]bool{"at once": false, "from the queue": true} {
 		t.Run(name, func(t *testing.T) {

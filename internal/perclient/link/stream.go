@@ -101,7 +101,11 @@ func (s *stream) readOnce(fd int, h Handler) (again bool, err error) {
 	if err := s.acquire(); err != nil {
 		return false, err
 	}
-	n, err := readNow(fd, s.buf[s.have:], s.shared)
+	room := s.buf[s.have:]
+	if s.slow {
+		room = room[:min(len(room), heldLen)]
+	}
+	n, err := readNow(fd, room, s.shared)
 	switch {
 	case err == unix.EAGAIN:
 		return true, nil
