@@ -2,7 +2,7 @@
 
 // Package darwinapi calls functions of macOS's libSystem that Go has no names for: sendmsg_x and recvmsg_x, which take
 // many datagrams at once, launch_activate_socket, alarm, and proc_pidpath. It does so with purego, as package ffi does, and like that contains
-// code only on macOS and under the build tag vmnetsim, which can put the simulator in libSystem's place.
+// code only on macOS and, but for Read and Write, under the build tag vmnetsim, which can put the simulator in libSystem's place.
 package darwinapi
 
 import "errors"

@@ -15,7 +15,7 @@ import (
 )
 
 // A library is the functions, 0 where they are missing.
-type library struct{ sendmsgX, recvmsgX, activate, free, sigaction, alarm, pidpath uintptr }
+type library struct{ sendmsgX, recvmsgX, activate, free, sigaction, alarm, pidpath, read, write uintptr }
 
 // current is the library in use, nil until it is first needed.
 var current atomic.Pointer[library]
@@ -32,7 +32,7 @@ func open(path string) (*library, error) {
 	}
 	for name, f := range map[string]*uintptr{
 		"sendmsg_x": &l.sendmsgX, "recvmsg_x": &l.recvmsgX, "launch_activate_socket": &l.activate, "free": &l.free,
-		"sigaction": &l.sigaction, "alarm": &l.alarm, "proc_pidpath": &l.pidpath,
+		"sigaction": &l.sigaction, "alarm": &l.alarm, "proc_pidpath": &l.pidpath, "read": &l.read, "write": &l.write,
 	} {
 		*f, _ = purego.Dlsym(h, name) // missing: 0
 	}

@@ -24,7 +24,7 @@ func readNow(fd int, b []byte, _ bool) (int, error) {
 }
 
 // writeOnce writes what the socket takes without waiting.
-func writeOnce(fd int, b []byte) (int, error) {
+func writeOnce(fd int, b []byte, _ bool) (int, error) {
 	return rawIO(unix.SYS_SENDTO, fd, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
 

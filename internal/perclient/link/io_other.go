@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/socket-vmnet2/socket_vmnet2/internal/darwinapi"
 )
 
 // sendMayWait is whether a send can wait where O_NONBLOCK was cleared: macOS then ignores MSG_DONTWAIT.
@@ -17,14 +19,19 @@ const sendMayWait = true
 // some garbage.
 func readNow(fd int, b []byte, shared bool) (int, error) {
 	if !shared {
-		return unix.Read(fd, b)
+		return darwinapi.Read(fd, b)
 	}
 	n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
 	return n, err
 }
 
-// writeOnce writes what the socket takes, without waiting as long as the descriptor is non-blocking.
-func writeOnce(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
+// writeOnce writes what the socket takes, without waiting as long as the descriptor is non-blocking: for sure if it is not shared.
+func writeOnce(fd int, b []byte, shared bool) (int, error) {
+	if !shared {
+		return darwinapi.Write(fd, b)
+	}
+	return unix.Write(fd, b)
+}
 
 const (
 	// maxWaits is how often the drainer waits for a batch before it drops it.

@@ -51,7 +51,7 @@ func NewStream(conn *net.UnixConn, o StreamOptions) (*stream, error) {
 	if err := s.init(conn, s, proto.Stream); err != nil {
 		return nil, err
 	}
-	s.pipe.fd, s.pipe.rc = s.fd, s.rc
+	s.pipe.fd, s.pipe.rc, s.pipe.shared = s.fd, s.rc, o.Shared
 	s.out = NewOutbox(&s.pipe, o.QueueSize, func(err error) { s.fail(fmt.Errorf("write to client: %w", err)) })
 	s.out.cut, s.out.queueAll, s.out.patience = &s.pipe, o.Shared && sendMayWait, 0
 	return s, nil
@@ -200,23 +200,24 @@ func (d DrainSchedule) mayClose(begun, last time.Duration, boundary bool) bool {
 // A streamPipe is a pipe into a stream socket. A write may cut a frame. The frame counts as taken then, and what is left of it
 // is owed to the client, however full its queue is: without it the client would lose the framing.
 type streamPipe struct {
-	fd   int
-	rc   syscall.RawConn
-	rest []byte       // what is owed, the begin of a chunk; nil: nothing
-	left atomic.Int64 // len(rest), for the Outbox, which asks while the drainer sends
+	fd     int
+	rc     syscall.RawConn
+	shared bool         // the descriptor
+	rest   []byte       // what is owed, the begin of a chunk; nil: nothing
+	left   atomic.Int64 // len(rest), for the Outbox, which asks while the drainer sends
 }
 
 // Send implements pipe. Only what is owed may be left when all of b is taken.
 func (p *streamPipe) Send(b frame.Batch) (taken int, err error) {
 	if p.rest != nil {
-		n, err := writeNow(p.fd, p.rest)
+		n, err := p.write(p.rest)
 		p.owe(p.rest[n:])
 		if p.rest != nil || b.Len() == 0 {
 			return 0, err
 		}
 	}
 	buf := b.Bytes()
-	n, err := writeNow(p.fd, buf)
+	n, err := p.write(buf)
 	if n == len(buf) {
 		return b.Len(), nil
 	}
@@ -269,10 +270,10 @@ func WaitWritable(rc syscall.RawConn) {
 	})
 }
 
-// writeNow writes what the socket takes without waiting and returns how much that was.
-func writeNow(fd int, b []byte) (int, error) {
+// write writes what the socket takes without waiting and returns how much that was.
+func (p *streamPipe) write(b []byte) (int, error) {
 	for {
-		n, err := writeOnce(fd, b)
+		n, err := writeOnce(p.fd, b, p.shared)
 		if err != unix.EINTR {
 			return max(n, 0), err
 		}
