@@ -324,15 +324,19 @@ func TestStoredSockets(t *testing.T) {
 		want++ // a second shared socket, as the first one is a client's
 	}
 	m.hear(func(string) bool { return len(m.stored) == want }, patience)
-	require.NoError(t, p.Process.Kill())
+	_, err := over(t, p.connected()).Configure() // gets the socket at the path for itself, and another one takes its place
+	require.NoError(t, err)
+	require.NoError(t, p.Process.Kill()) // before that one is stored
 	<-p.ended
 	p = m.start(datagramArgs...)
 	require.Contains(t, m.next(), "READY=1")
+	_, err = over(t, p.connected()).Configure()
+	require.NoError(t, err, "the path leads to the new daemon")
 	stream, path, attached := guests[p.stream().Name], guests[p.connected().Name], guests[p.attach(proto.Datagram).Name]
 	hears(t, path, "it need not speak first", func() error {
 		return attached.Send(testFrame(path.MAC(), attached.MAC(), "it need not speak first"))
 	})
-	_, err := path.Configure()
+	_, err = path.Configure()
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return stream.Err() != nil }, patience, time.Millisecond)
 	require.ErrorIs(t, stream.Err(), io.EOF, "not a reset")
