@@ -6,5 +6,8 @@ package darwinapi
 
 import "golang.org/x/sys/unix"
 
-// Read and Write are for systems whose program is not released.
-var Read, Write = unix.Read, unix.Write
+// Read is for systems whose program is not released, as is Write.
+func Read(fd int, b []byte) (int, error) { return unix.Read(fd, b) }
+
+// Write writes.
+func Write(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
