@@ -69,7 +69,7 @@ func readBaseline(data []byte) (b baseline, err error) {
 type gateRow struct {
 	key           string
 	daemon, floor string // kinds of relays: the daemon, and the C program that it is held against
-	kinds         string // of sender and receiver
+	kinds         string // of sender and receiver; of more, the last one is what all others send to as fast as they can
 	batch, frame  int
 	wakes         bool // a frame may cost a wake-up, or part of one
 	proven        bool // the slow daemon is measured in this row
@@ -94,13 +94,18 @@ func gateRows() []gateRow {
 		{"from-path", d, f, "us", batch, 0, true, false},
 		{"to-connected", d, f, "sc", batch, 0, true, false},
 		{"from-connected", d, f, "cs", batch, 0, true, false},
+		{"fan", d, f, "sssssssss", single, 0, true, false},
 		{"vmnet", v, c, "ss", batch, 0, true, false},
 		{"vmnet-single", v, c, "ss", single, 0, true, false},
 	}
 }
 
 func (r gateRow) load() rig.Load {
-	return rig.Load{Clients: 2, Pairs: 1, Kinds: r.kinds, Batch: r.batch, Frame: r.frame, Time: slots * slotTime, Slots: slots, Warm: slotWarm}
+	l := rig.Load{Clients: len(r.kinds), Pairs: 1, Kinds: r.kinds, Batch: r.batch, Frame: r.frame, Time: slots * slotTime, Slots: slots, Warm: slotWarm}
+	if l.Clients > 2 {
+		l.Pairs, l.Fan, l.Window = 0, true, rig.OpenLoop
+	}
+	return l
 }
 
 // A gate is one run. It compares the daemon's CPU time per frame with that of a C program that does the same job, measured in turns:

@@ -63,6 +63,7 @@ func digits(x float64) float64 {
 const (
 	rate      = "kf/s"
 	cpu       = "CPU ns a frame"
+	loss      = "% lost"
 	p50       = "µs, p50"
 	p99       = "µs, p99"
 	startTime = "ms"
@@ -83,6 +84,7 @@ type metric struct {
 var metrics = map[string]metric{
 	rate:      {of: func(r rig.Result) float64 { return r.Rate() / 1e3 }, unit: "kf/s", most: true},
 	cpu:       {of: rig.Result.CPU, unit: "ns CPU", median: true},
+	loss:      {of: func(r rig.Result) float64 { return float64(r.Lost) * 100 / float64(r.Lost+r.Received) }, unit: "%"},
 	p50:       {of: func(r rig.Result) float64 { return float64(r.RTTP50NS) / 1e3 }, unit: "µs p50"},
 	p99:       {of: func(r rig.Result) float64 { return float64(r.RTTP99NS) / 1e3 }, unit: "µs p99"},
 	startTime: {of: func(r rig.Result) float64 { return float64(r.WallNS) / 1e6 }, unit: "ms"},

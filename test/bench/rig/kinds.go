@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/socket-vmnet2/socket_vmnet2/test/machrun"
 	"github.com/socket-vmnet2/socket_vmnet2/test/vmnetsim"
 )
 
@@ -20,10 +21,10 @@ const (
 	Daemon        = "daemon"         // with the embedded network
 	DaemonSlow    = "daemon-slow"    // the same, made slower on purpose
 	DaemonVmnet   = "daemon-vmnet"   // with interfaces of the simulated vmnet
+	DaemonMac     = "daemon-mac"     // the program for macOS, loaded by test/machrun, with the embedded network
 	DaemonBridged = "daemon-bridged" // the same in bridged mode, where no host is simulated
 	VmnetC        = "vmnet-c"        // a C program on the simulated vmnet
 	Floor         = "floor"          // C: the least a bridge has to do
-	Blind         = "blind"          // C: a copy from one client to the other, unread
 	Old           = "old"            // C: the stand-in for socket_vmnet, which floods a frame at a time
 )
 
@@ -39,13 +40,16 @@ func ownKinds() []Kind {
 	return []Kind{
 		{Name: Daemon, Command: Usernet(func(r *Rig) string { return r.opt.Daemon })},
 		{Name: DaemonSlow, Prepare: buildSlow, Command: Usernet(slowProgram)},
+		{Name: DaemonMac, Prepare: buildMac, Command: func(r *Rig, l *Relay) ([]string, error) {
+			args, err := Usernet(macProgram)(r, l)
+			return append([]string{r.machrun}, args...), err
+		}},
 		{Name: DaemonVmnet, Prepare: BuildSimulated, Command: simulated("--vmnet-gateway=" + gateway)},
 		{Name: DaemonBridged, Prepare: BuildSimulated, Command: simulated("--vmnet-mode=bridged", "--vmnet-interface=en0")},
 		{Name: VmnetC, Prepare: buildVmnetC, Command: func(r *Rig, l *Relay) ([]string, error) {
 			return []string{r.vmnetC, r.simLib, l.Socket}, nil
 		}},
 		{Name: Floor, Command: inC("switch")},
-		{Name: Blind, Command: inC("copy")},
 		{Name: Old, Command: inC("flood")},
 	}
 }
@@ -130,6 +134,15 @@ func (p *Port) Send(b frame.Batch) {
 	}
 	wasted = sum
 `,
+}
+
+func macProgram(r *Rig) string { return filepath.Join(r.lab.Dir, "mac", "socket_vmnet2") }
+
+func buildMac(ctx context.Context, r *Rig) (err error) {
+	if r.machrun, err = machrun.Build(ctx); err == nil {
+		err = r.build(ctx, []string{"GOOS=darwin", "GOARCH=amd64"}, macProgram(r), "cmd/socket_vmnet2")
+	}
+	return err
 }
 
 func slowProgram(r *Rig) string { return filepath.Join(r.lab.Dir, "slow", "socket_vmnet2") }

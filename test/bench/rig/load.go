@@ -22,6 +22,9 @@ import (
 // BatchFrames is how many frames a batching sender puts into one write: about as many as a TSO-sized buffer holds.
 const BatchFrames = 64
 
+// OpenLoop is a Load.Window without an end: nothing is acknowledged.
+const OpenLoop = -1
+
 const (
 	usualFrame  = 1514
 	usualWindow = 256
@@ -34,9 +37,10 @@ type Load struct {
 	Pairs   int
 	Batch   int           // frames per write of a sender; 0 or 1: a writev per frame, as QEMU does
 	Kinds   string        // how each client is connected, see the constants; empty: all by the stream socket
+	Fan     bool          // all others send to the last client, in place of pairs
 	Echo    bool          // the first pair has a ping-pong of 64 bytes instead of a windowed flow
 	Frame   int           // bytes of a frame of a flow with its Ethernet header; 0 = 1514
-	Window  int           // frames of a flow that may be in flight; 0 = 256
+	Window  int           // frames of a flow that may be in flight; 0 = 256, OpenLoop = any number
 	Frames  int           // measure until as many have arrived, and as many round trips, if that takes longer
 	Time    time.Duration // 0: as the Rig's Options say
 	Warm    time.Duration // likewise
@@ -108,13 +112,10 @@ func (r Result) CPU() float64 {
 // loadArgs are what csrc/load.c wants, in its order.
 func (r *Rig) loadArgs(to *Relay, l Load) []string {
 	args := []string{to.Socket, cmp.Or(l.Kinds, Stream)}
-	echo := 0
-	if l.Echo {
-		echo = 1
-	}
+	flag := map[bool]int{true: 1}
 	for _, n := range []int{
-		to.PID(), l.Clients, l.Pairs, max(l.Batch, 1), cmp.Or(l.Frame, usualFrame), cmp.Or(l.Window, usualWindow), l.Frames,
-		int(cmp.Or(l.Warm, r.opt.Warm).Milliseconds()), int(cmp.Or(l.Time, r.opt.Time).Milliseconds()), max(l.Slots, 1), echo,
+		to.PID(), l.Clients, l.Pairs, max(l.Batch, 1), cmp.Or(l.Frame, usualFrame), max(cmp.Or(l.Window, usualWindow), 0), l.Frames,
+		int(cmp.Or(l.Warm, r.opt.Warm).Milliseconds()), int(cmp.Or(l.Time, r.opt.Time).Milliseconds()), max(l.Slots, 1), flag[l.Echo], flag[l.Fan],
 	} {
 		args = append(args, strconv.Itoa(n))
 	}

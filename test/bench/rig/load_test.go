@@ -26,7 +26,7 @@ func TestLoadThroughEveryRelay(t *testing.T) {
 		name, relay string
 		load        Load
 	}{
-		{"blind", Blind, Load{Clients: 2, Pairs: 1, Batch: BatchFrames}},
+		{"eight to one", Floor, Load{Clients: 9, Fan: true, Window: OpenLoop}},
 		{"floor", Floor, Load{Clients: 2, Pairs: 1, Batch: BatchFrames}},
 		{"floor, a frame a write, among idle ones", Floor, Load{Clients: 6, Pairs: 1}},
 		{"floor, two pairs", Floor, Load{Clients: 4, Pairs: 2, Batch: BatchFrames}},

@@ -44,6 +44,7 @@ type Rig struct {
 	lab      *lab.Lab // the directory and the processes
 	relays   string   // path of the C relays
 	vmnetC   string   // path of the vmnet program in C, once it is built
+	machrun  string   // the loader, once it is built
 	loadgen  string   // path of the load generator
 	simLib   string   // path of the simulator, once it is built
 	kinds    []Kind
@@ -104,9 +105,13 @@ func compile(ctx context.Context, name string, flags []string, more ...string) (
 
 // Build makes a program of ours from the package's directory below the module's, with more flags than a release has.
 func (r *Rig) Build(ctx context.Context, out, pkg string, flags ...string) error {
+	return r.build(ctx, nil, out, pkg, flags...)
+}
+
+func (r *Rig) build(ctx context.Context, env []string, out, pkg string, flags ...string) error {
 	args := append([]string{"build", "-o", out}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, module+"/"+pkg)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), append(env, "CGO_ENABLED=0", "GOFLAGS=")...)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w: %s", pkg, err, msg)
 	}

@@ -22,12 +22,13 @@ static void make_mac(uint8_t *p, int client)
 	memcpy(p, mac, MAC_LEN);
 }
 
-bool is_from_to(const uint8_t *frame, int from, int to)
+int sender_of(const uint8_t *frame, int self, int first, int last)
 {
 	uint8_t macs[2 * MAC_LEN];
-	make_mac(macs, to);
+	int from = frame[2 * MAC_LEN - 2] << 8 | frame[2 * MAC_LEN - 1];
+	make_mac(macs, self);
 	make_mac(macs + MAC_LEN, from);
-	return memcmp(frame, macs, sizeof macs) == 0;
+	return from >= first && from <= last && memcmp(frame, macs, sizeof macs) == 0 ? from : -1;
 }
 
 void make_frame(uint8_t *p, enum kind kind, int from, int to, int len)
@@ -41,7 +42,7 @@ void make_frame(uint8_t *p, enum kind kind, int from, int to, int len)
 	frame[KIND_AT] = (uint8_t)kind;
 	frame[KIND_AT + 1] = 0;
 	for (int i = PATTERN_AT; i < len; i++)
-		frame[i] = (uint8_t)(i * 7 + from);
+		frame[i] = (uint8_t)(i * 7);
 	set_seq(p, len, 0);
 }
 
@@ -76,7 +77,7 @@ static uint64_t newest_ack(struct reader *r, int self, int peer, uint64_t acked)
 {
 	uint32_t len;
 	for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;)
-		if (f[KIND_AT] == ACK && is_from_to(f, peer, self) && get_seq(f) > acked)
+		if (f[KIND_AT] == ACK && sender_of(f, self, peer, peer) >= 0 && get_seq(f) > acked)
 			acked = get_seq(f);
 	return acked;
 }
@@ -94,7 +95,7 @@ void run_sender(int self, int peer)
 {
 	struct reader r;
 	reader_init(&r, self);
-	meet(&r, self, peer);
+	meet(&r, self, peer, peer);
 	set_receive_timeout(conns[self].fd, STALL_MS);
 
 	size_t stride = PREFIX_LEN + (size_t)opt.frame_len;
@@ -103,7 +104,7 @@ void run_sender(int self, int peer)
 		make_frame(batch + (size_t)i * stride, DATA, self, peer, opt.frame_len);
 	uint64_t seq = 0, acked = 0;
 	for (;;) {
-		while (seq + (uint64_t)opt.batch <= acked + (uint64_t)opt.window) {
+		while (!opt.window || seq + (uint64_t)opt.batch <= acked + (uint64_t)opt.window) {
 			send_batch(&r, batch, seq);
 			seq += (uint64_t)opt.batch;
 		}
@@ -128,39 +129,45 @@ static bool is_intact(const uint8_t *frame, uint32_t len, const uint8_t *model)
 	return memcmp(frame + at, model + at, 8) == 0;
 }
 
-void run_receiver(int self, int peer)
+void run_receiver(int self, int first, int last)
 {
 	struct counters *c = &shm->client[self];
 	struct reader r;
 	reader_init(&r, self);
-	meet(&r, self, peer);
+	meet(&r, self, first, last);
 	set_receive_timeout(conns[self].fd, 0);
 
 	uint8_t *model = malloc(PREFIX_LEN + (size_t)opt.frame_len);
-	make_frame(model, DATA, peer, self, opt.frame_len);
-	uint64_t highest = 0, received = 0, acked = 0;
+	make_frame(model, DATA, first, self, opt.frame_len);
+	uint64_t highest[MAX_CLIENTS] = {0}, acked[MAX_CLIENTS] = {0}, received = 0;
 	uint64_t ack_every = conns[self].datagrams && opt.window > ACKS_PER_WINDOW ? (uint64_t)opt.window / ACKS_PER_WINDOW : 1;
 	for (;;) {
 		uint32_t len;
+		bool acks = false;
 		for (const uint8_t *f; (f = reader_next(&r, self, &len)) != NULL;) {
-			if (f[KIND_AT] != DATA || !is_from_to(f, peer, self))
+			int from = sender_of(f, self, first, last);
+			if (f[KIND_AT] != DATA || from < 0)
 				continue;
 			uint64_t seq = get_seq(f);
-			if (!is_intact(f, len, model + PREFIX_LEN) || seq <= highest) {
+			if (!is_intact(f, len, model + PREFIX_LEN) || seq <= highest[from]) {
 				atomic_fetch_add(&c->corrupt, 1);
 				continue;
 			}
-			atomic_fetch_add_explicit(&c->lost, seq - highest - 1, memory_order_relaxed);
-			highest = seq;
+			if (highest[from])
+				atomic_fetch_add_explicit(&c->lost, seq - highest[from] - 1, memory_order_relaxed);
+			highest[from] = seq;
 			received++;
 		}
 		atomic_store_explicit(&c->received, received, memory_order_relaxed);
-		if (received >= acked + ack_every) {
-			acked = received;
-			send_small(&r, ACK, self, peer, highest);
-			continue; // more may have arrived while the socket was full
+		for (int i = first; opt.window && i <= last; i++) {
+			if (highest[i] < acked[i] + ack_every)
+				continue;
+			acked[i] = highest[i];
+			send_small(&r, ACK, self, i, highest[i]);
+			acks = true; // more may have arrived while the socket was full
 		}
-		reader_fill(&r);
+		if (!acks)
+			reader_fill(&r);
 	}
 }
 
@@ -170,7 +177,7 @@ static void wait_ping(struct reader *r, int self, int peer)
 	for (;;) {
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;)
-			if (f[KIND_AT] == PING && is_from_to(f, peer, self))
+			if (f[KIND_AT] == PING && sender_of(f, self, peer, peer) >= 0)
 				return;
 		reader_fill(r);
 	}
@@ -180,7 +187,7 @@ void run_pinger(int self, int peer)
 {
 	struct reader r;
 	reader_init(&r, self);
-	meet(&r, self, peer);
+	meet(&r, self, peer, peer);
 	set_receive_timeout(conns[self].fd, 0);
 	for (uint64_t seq = 1;; seq++) {
 		uint64_t start = now_ns();
@@ -199,7 +206,7 @@ void run_echoer(int self, int peer)
 {
 	struct reader r;
 	reader_init(&r, self);
-	meet(&r, self, peer);
+	meet(&r, self, peer, peer);
 	set_receive_timeout(conns[self].fd, 0);
 	for (uint64_t seq = 1;; seq++) {
 		wait_ping(&r, self, peer);

@@ -205,26 +205,29 @@ void send_small(struct reader *r, enum kind kind, int self, int peer, uint64_t s
 	send_frames(r, p, sizeof p, false);
 }
 
-void meet(struct reader *r, int self, int peer)
+void meet(struct reader *r, int self, int first, int last)
 {
-	bool met = false;
+	bool known[MAX_CLIENTS] = {false};
+	int met = 0;
 	set_receive_timeout(r->conn->fd, ANNOUNCE_MS);
 	while (!atomic_load(&shm->go)) {
-		send_small(r, ANNOUNCE, self, peer, 0);
+		for (int i = first; i <= last; i++)
+			send_small(r, ANNOUNCE, self, i, 0);
 		if (!reader_fill(r))
 			continue;
 		uint32_t len;
 		for (const uint8_t *f; (f = reader_next(r, self, &len)) != NULL;) {
-			if (!is_from_to(f, peer, self))
+			int from = sender_of(f, self, first, last);
+			if (from < 0)
 				continue;
 			if (f[KIND_AT] != ANNOUNCE) { // the peer has seen the start before us
 				r->start -= r->conn->datagrams ? 1 : PREFIX_LEN + len; // it stays in the reader
 				return;
 			}
-			if (met)
-				continue;
-			met = true;
-			atomic_fetch_add(&shm->ready, 1);
+			met += !known[from];
+			if (!known[from] && met > last - first)
+				atomic_fetch_add(&shm->ready, 1);
+			known[from] = true;
 		}
 		if (met)
 			sleep_ms(1);

@@ -32,18 +32,18 @@ static int child_count;
 // A snapshot is what the measurement is the difference of two of.
 struct snapshot {
 	uint64_t wall_ns, cpu_ns;
-	unsigned long received, round_trips;
+	unsigned long received, lost, round_trips;
 };
 
 static void parse_options(int argc, char **argv)
 {
 	int *numbers[] = {
 		&opt.relay, &opt.clients, &opt.pairs, &opt.batch, &opt.frame_len, &opt.window, &opt.frames, &opt.warm_ms, &opt.time_ms, &opt.slots,
-		&opt.echo,
+		&opt.echo, &opt.fan,
 	};
 	enum { NUMBERS = sizeof numbers / sizeof *numbers };
 	if (argc != 3 + NUMBERS) {
-		fprintf(stderr, "usage: load SOCKET KINDS RELAY CLIENTS PAIRS BATCH FRAME_LEN WINDOW FRAMES WARM_MS TIME_MS SLOTS ECHO\n");
+		fprintf(stderr, "usage: load SOCKET KINDS RELAY CLIENTS PAIRS BATCH FRAME_LEN WINDOW FRAMES WARM_MS TIME_MS SLOTS ECHO FAN\n");
 		exit(2);
 	}
 	opt.socket = argv[1];
@@ -51,7 +51,7 @@ static void parse_options(int argc, char **argv)
 	for (int i = 0; i < NUMBERS; i++)
 		*numbers[i] = atoi(argv[3 + i]);
 	if (!opt.kinds[0] || opt.clients > MAX_CLIENTS || 2 * opt.pairs > opt.clients || opt.batch < 1 || opt.batch > MAX_BATCH ||
-	    opt.batch > opt.window || opt.slots < 1 || opt.frame_len < SMALL_FRAME_LEN || opt.frame_len > MAX_FRAME_LEN) {
+	    (opt.window && opt.batch > opt.window) || opt.slots < 1 || opt.frame_len < SMALL_FRAME_LEN || opt.frame_len > MAX_FRAME_LEN) {
 		fprintf(stderr, "load: options that do not fit together\n");
 		exit(2);
 	}
@@ -85,11 +85,19 @@ static bool start_child(int first, int last)
 
 static void start_clients(void)
 {
+	int last = opt.clients - 1;
+	for (int i = 0; opt.fan && i <= last; i++) {
+		if (!start_child(i, i))
+			continue;
+		if (i == last)
+			run_receiver(i, 0, i - 1);
+		run_sender(i, last);
+	}
 	for (int i = 0; i < 2 * opt.pairs; i += 2) {
 		if (start_child(i + 1, i + 1)) {
 			if (opt.echo && i == 0)
 				run_echoer(i + 1, i);
-			run_receiver(i + 1, i);
+			run_receiver(i + 1, i, i);
 		}
 		if (start_child(i, i)) {
 			if (opt.echo && i == 0)
@@ -97,7 +105,7 @@ static void start_clients(void)
 			run_sender(i, i + 1);
 		}
 	}
-	if (2 * opt.pairs < opt.clients && start_child(2 * opt.pairs, opt.clients - 1))
+	if (!opt.fan && 2 * opt.pairs < opt.clients && start_child(2 * opt.pairs, opt.clients - 1))
 		run_bystanders(2 * opt.pairs, opt.clients - 1);
 }
 
@@ -136,8 +144,10 @@ static uint64_t clock_ns(clockid_t id)
 static struct snapshot take_snapshot(clockid_t relay_clock)
 {
 	struct snapshot s = {.wall_ns = clock_ns(CLOCK_MONOTONIC)};
-	for (int i = 0; i < 2 * opt.pairs; i++)
+	for (int i = 0; i < opt.clients; i++) {
 		s.received += atomic_load(&shm->client[i].received);
+		s.lost += atomic_load(&shm->client[i].lost);
+	}
 	s.round_trips = atomic_load(&shm->round_trips);
 	s.cpu_ns = opt.relay ? clock_ns(relay_clock) : 0;
 	return s;
@@ -163,15 +173,13 @@ static void print_slot(const char *event, const struct snapshot *a, const struct
 
 static void print_result(const struct snapshot *a, const struct snapshot *b)
 {
-	unsigned long corrupt = 0, lost = 0, trips = b->round_trips - a->round_trips;
-	for (int i = 0; i < opt.clients; i++) {
+	unsigned long corrupt = 0, trips = b->round_trips - a->round_trips;
+	for (int i = 0; i < opt.clients; i++)
 		corrupt += atomic_load(&shm->client[i].corrupt);
-		lost += atomic_load(&shm->client[i].lost);
-	}
 	uint32_t *sorted = shm->round_trip_ns + a->round_trips;
 	qsort(sorted, trips, sizeof *sorted, compare_ns);
 	print_slot("end", a, b);
-	printf(",\"corrupt\":%lu,\"lost\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u}\n", corrupt, lost, trips,
+	printf(",\"corrupt\":%lu,\"lost\":%lu,\"round_trips\":%lu,\"rtt_p50_ns\":%u,\"rtt_p99_ns\":%u}\n", corrupt, b->lost - a->lost, trips,
 	       quantile(sorted, trips, 500), quantile(sorted, trips, 990));
 }
 
@@ -201,7 +209,7 @@ static void tell_event(const char *event)
 // is_enough tells whether as many frames and round trips have been counted as were asked for.
 static bool is_enough(const struct snapshot *a, const struct snapshot *b)
 {
-	int flows = opt.pairs - (opt.echo ? 1 : 0);
+	int flows = opt.pairs + opt.fan - opt.echo;
 	return (!flows || (long)(b->received - a->received) >= opt.frames) &&
 	       (!opt.echo || (long)(b->round_trips - a->round_trips) >= opt.frames);
 }

@@ -28,10 +28,11 @@ struct options {
 	const char *socket;
 	const char *kinds; // a letter per client; the last one stands for all that follow
 	int echo;          // whether the first pair measures round trips instead of a flow
+	int fan;           // whether all others send to the last client, in place of pairs
 	int clients;       // all of them
 	int pairs;         // clients 0-1, 2-3, ... are sender and receiver
 	int frame_len;     // of the flows, in bytes
-	int window;        // frames of a flow that may be in flight
+	int window;        // frames of a flow that may be in flight; 0: any number, and nothing is acknowledged
 	int batch;         // frames per write of a sender; 1 is one writev per frame, as QEMU does
 	int warm_ms;       // from the start to the begin of the measurement
 	int time_ms;       // of the measurement
@@ -75,8 +76,8 @@ void set_seq(uint8_t *p, int len, uint64_t seq);
 
 uint64_t get_seq(const uint8_t *frame);
 
-// is_from_to reports whether these clients are the frame's source and destination.
-bool is_from_to(const uint8_t *frame, int from, int to);
+// sender_of is the client of first to last that has sent the frame to self, or -1.
+int sender_of(const uint8_t *frame, int self, int first, int last);
 
 // A conn is one client's way to the relay.
 struct conn {
@@ -112,9 +113,9 @@ int reader_fill(struct reader *r);
 // ends the process after counting it as corrupt for client self.
 const uint8_t *reader_next(struct reader *r, int self, uint32_t *len);
 
-// meet makes both sides' addresses known to the relay: it announces self to peer until the peer's announcement has arrived,
+// meet makes both sides' addresses known to the relay: it announces self to the peers until their announcements have arrived,
 // and goes on until all clients are ready and the start is given. Frames of the measurement stay in the reader.
-void meet(struct reader *r, int self, int peer);
+void meet(struct reader *r, int self, int first, int last);
 
 // send_frames writes the wire form of frames. While the socket is full it reads, as QEMU does: a relay that blocks on a client
 // would otherwise wait for us, and we for it. With split, prefix and frame are two parts of one gathering write.
@@ -126,7 +127,7 @@ void sleep_ms(int ms);
 
 // The bodies of the client processes; they never return.
 void run_sender(int self, int peer) __attribute__((noreturn));
-void run_receiver(int self, int peer) __attribute__((noreturn));
+void run_receiver(int self, int first, int last) __attribute__((noreturn));
 void run_pinger(int self, int peer) __attribute__((noreturn));
 void run_echoer(int self, int peer) __attribute__((noreturn));
 void run_bystanders(int first, int last) __attribute__((noreturn));

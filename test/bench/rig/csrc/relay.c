@@ -2,7 +2,6 @@
 
 // The relays that the daemon is compared with. Each takes clients on a unix stream socket, one blocking thread per client.
 //
-//	relay copy SOCKET    between two clients, bytes as they come, without looking at them: what the kernel allows
 //	relay switch SOCKET  the floor: large reads, every frame's addresses learned and looked up, one write per run of
 //	                     consecutive frames to one client; datagram clients as well (relaydgram.c), 32 per system call
 //	relay flood SOCKET   the old way: two reads per frame and one writev to every other client
@@ -117,21 +116,6 @@ static void *switch_loop(void *client)
 	return NULL;
 }
 
-static void *copy_loop(void *arg)
-{
-	int self = (int)((struct client *)arg - clients);
-	uint8_t *buf = malloc(READ_LEN);
-	while (atomic_load(&client_count) < 2)
-		usleep(1000);
-	for (;;) {
-		ssize_t r = read(clients[self].fd, buf, READ_LEN);
-		if (r <= 0 || write_full(clients[self ^ 1].fd, buf, (size_t)r) < 0)
-			break;
-	}
-	free(buf);
-	return NULL;
-}
-
 static void *flood_loop(void *arg)
 {
 	int self = (int)((struct client *)arg - clients);
@@ -187,7 +171,7 @@ __attribute__((noreturn)) static void serve(int listener, void *(*loop)(void *),
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fprintf(stderr, "usage: relay copy|switch|frame|flood SOCKET\n");
+		fprintf(stderr, "usage: relay switch|flood SOCKET\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
@@ -196,8 +180,6 @@ int main(int argc, char **argv)
 	int listener = bind_to(SOCK_STREAM, argv[2], "");
 	if (strcmp(argv[1], "switch") == 0)
 		serve(listener, switch_loop, 1);
-	else if (strcmp(argv[1], "copy") == 0)
-		serve(listener, copy_loop, 1);
 	else if (strcmp(argv[1], "flood") == 0)
 		serve(listener, flood_loop, 0); // socket_vmnet leaves its buffers as they are
 	fprintf(stderr, "unknown relay: %s\n", argv[1]);
