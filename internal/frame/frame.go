@@ -212,3 +212,7 @@ type Sink interface {
 	// MaxFrame is the longest frame the receiver takes, in bytes, without the prefix. It never changes.
 	MaxFrame() int
 }
+
+// A Bounded Sink tells that its receiver is behind: what comes is queued for it, and soon dropped. One that takes nothing at all is not
+// behind, but gone for now. Full may be called at any time.
+type Bounded interface{ Full() bool }

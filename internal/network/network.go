@@ -32,8 +32,7 @@ const (
 
 // A Network is one layer-2 segment with whatever gateway its back end offers.
 type Network interface {
-	// Attach makes a port whose frames towards the client go to toClient. A sink that has Full tells by it that its client is behind
-	// with reading, see PortOptions.Hold. Attach may take seconds and is never called from
+	// Attach makes a port whose frames towards the client go to toClient. It may take seconds and is never called from
 	// a client's read loop. It may be called from several goroutines.
 	Attach(ctx context.Context, o PortOptions, toClient frame.Sink) (Port, error)
 	Info() Info
@@ -73,8 +72,8 @@ type PortOptions struct {
 	// MACs are addresses that are known to be behind the port, since the client had one before: frames to them need not be
 	// flooded until the first one comes from there.
 	MACs []MAC
-	// Hold, if not nil, is called by Send when the client sends to nothing but one other that is behind. It may be read less.
-	Hold func()
+	// Hold, if not nil, is called by Send when the client sends to nothing but this one. It may be left unread for a moment.
+	Hold func(behind frame.Bounded)
 }
 
 // A MAC is an Ethernet address.

@@ -38,7 +38,7 @@ func (l *fakeLink) Gone() bool                  { return false }
 func (l *fakeLink) Stats() link.Stats           { return link.Stats{} }
 func (l *fakeLink) Fd() int                     { return -1 }
 func (l *fakeLink) Full() bool                  { return false }
-func (l *fakeLink) Hold()                       {}
+func (l *fakeLink) Hold(frame.Bounded)          {}
 func (l *fakeLink) Shutdown(link.DrainSchedule) { l.end(link.ErrShutdown) }
 func (l *fakeLink) Interrupt()                  { l.end(link.ErrDetached) }
 func (l *fakeLink) Detach() link.State          { return link.State{} }

@@ -70,8 +70,15 @@ func (c *Session) Deliver(b frame.Batch) {
 // MaxFrame implements frame.Sink.
 func (c *Session) MaxFrame() int { return c.link.MaxFrame() }
 
-// Full tells the network what Link.Full says.
+// Full implements frame.Bounded.
 func (c *Session) Full() bool { return c.link.Full() }
+
+// behind is a port's Hold: it is called by the reader, or by the keeper, before it lets the reader send.
+func (c *Session) behind(to frame.Bounded) {
+	if c.send.Load() != nil {
+		c.link.Hold(to)
+	}
+}
 
 // lookForAnswers shows the watch what the network says to a guest that waits for its DHCP server.
 func (c *Session) lookForAnswers(b frame.Batch) {

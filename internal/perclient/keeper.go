@@ -74,7 +74,7 @@ func (c *Session) start(ctx context.Context) (network.Port, error) {
 	}
 	defer func() { <-c.srv.starts }()
 	faults.Point("perclient.keep")
-	o := network.PortOptions{Name: c.name, Session: c.id, ID: c.identity(), InterfaceID: c.client.InterfaceID, MACs: c.learned, Hold: c.link.Hold}
+	o := network.PortOptions{Name: c.name, Session: c.id, ID: c.identity(), InterfaceID: c.client.InterfaceID, MACs: c.learned, Hold: c.behind}
 	n := c.srv.now()
 	p, err := n.Attach(ctx, o, c)
 	for range idTries { // it may be the same client's former session that has the identity, and that session is ending

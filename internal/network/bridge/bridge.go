@@ -72,7 +72,7 @@ type PortOptions struct {
 	// Isolated keeps frames from going to other isolated ports, floods included.
 	Isolated bool
 	// Hold is that of network.PortOptions.
-	Hold func()
+	Hold func(frame.Bounded)
 }
 
 // A sourceSink is a sink that wants to know where frames come from. The bridge calls DeliverFrom in place of Deliver, by
@@ -81,9 +81,6 @@ type sourceSink interface {
 	frame.Sink
 	DeliverFrom(source any, b frame.Batch)
 }
-
-// A boundedSink tells that its receiver is behind with reading.
-type boundedSink interface{ Full() bool }
 
 // A Bridge joins ports.
 type Bridge struct {
@@ -121,7 +118,7 @@ func (b *Bridge) Attach(o PortOptions, sink frame.Sink) (*Port, error) {
 	}
 	p.deliveries.Init()
 	p.source, _ = sink.(sourceSink)
-	p.bounded, _ = sink.(boundedSink)
+	p.bounded, _ = sink.(frame.Bounded)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

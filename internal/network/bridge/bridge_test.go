@@ -147,7 +147,7 @@ func (s *bounded) Full() bool { return s.full }
 // TestHold: a client is held for one that is behind, unless it has sent to others of late.
 func TestHold(t *testing.T) {
 	b, held := newBench(Options{}), 0
-	p, err := b.Attach(PortOptions{Hold: func() { held++ }}, discard{})
+	p, err := b.Attach(PortOptions{Hold: func(frame.Bounded) { held++ }}, discard{})
 	require.NoError(t, err)
 	sinks := map[uint64]*bounded{macB: {}, macC: {}}
 	for m, s := range sinks {

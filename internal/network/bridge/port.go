@@ -21,9 +21,9 @@ type Port struct {
 	br       *Bridge
 	opts     PortOptions
 	sink     frame.Sink
-	source   sourceSink  // sink, if it asks for the source
-	bounded  boundedSink // sink, if it tells
-	maxFrame int         // of sink, bytes
+	source   sourceSink    // sink, if it asks for the source
+	bounded  frame.Bounded // sink, if it is
+	maxFrame int           // of sink, bytes
 
 	storm *rate.Limiter // of frames
 

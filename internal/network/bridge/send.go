@@ -106,7 +106,7 @@ func (p *Port) press(q *Port, now time.Duration) {
 	}
 	p.slow = q
 	if p.opts.Hold != nil && now-p.others >= aloneTime {
-		p.opts.Hold()
+		p.opts.Hold(q.bounded)
 	}
 }
 

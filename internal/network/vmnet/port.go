@@ -27,9 +27,9 @@ type port struct {
 	name  string
 	id    network.ID // of the own interface
 	sink  frame.Sink
-	limit int           // of the sink, bytes
-	macs  []network.MAC // that were behind the client's former port
-	hold  func()        // as network.PortOptions says
+	limit int                 // of the sink, bytes
+	macs  []network.MAC       // that were behind the client's former port
+	hold  func(frame.Bounded) // as network.PortOptions says
 
 	own    atomic.Pointer[iface]       // at most one of the two; neither while the port is down
 	shared atomic.Pointer[bridge.Port] // of the bridge before the shared interface
@@ -106,9 +106,9 @@ func (p *port) Deliver(b frame.Batch) {
 	}, p.sink.Deliver)
 }
 
-// Full implements bridge.boundedSink.
+// Full implements frame.Bounded.
 func (p *port) Full() bool {
-	sink, ok := p.sink.(interface{ Full() bool })
+	sink, ok := p.sink.(frame.Bounded)
 	return ok && sink.Full()
 }
 

@@ -184,7 +184,7 @@ func (c *client) Stats() link.Stats { return c.out.Stats() }
 func (c *client) Full() bool { return c.out.Full() }
 
 // Hold implements link.Link: the reader is everybody's, and does not wait.
-func (c *client) Hold() {}
+func (c *client) Hold(frame.Bounded) {}
 
 // Fd implements link.Link: the reply socket's, else the shared socket's.
 func (c *client) Fd() int { return c.pipe.fd() }

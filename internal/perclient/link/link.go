@@ -38,6 +38,7 @@ type Handler interface {
 //	open --Interrupt--> Run returns ErrDetached --Detach--> a State, of which another Link is made
 type Link interface {
 	frame.Sink
+	frame.Bounded
 	// Run hands the client's frames to h until the client has gone (io.EOF), its link has failed, Shutdown is called
 	// (ErrShutdown), or Interrupt (ErrDetached). h is not called any more once it has returned.
 	Run(h Handler) error
@@ -55,10 +56,9 @@ type Link interface {
 	// Gone reports whether the client is known to have left, without waiting.
 	Gone() bool
 	Stats() Stats
-	// Full reports that the client is behind with reading, but reads.
-	Full() bool
-	// Hold has the client be read less for a moment, if its reader is its own: it sends more than another one takes.
-	Hold()
+	// Hold, called by a Handler, has Run read less for as long as another client is behind, but go on within a millisecond. A reader of
+	// several clients does not wait.
+	Hold(behind frame.Bounded)
 	// Fd is the number of the descriptor that the client is served by, for a caller that knows that the link is not closed.
 	Fd() int
 }

@@ -438,8 +438,10 @@ type holding struct {
 	at   []time.Time
 }
 
+func (h *holding) Full() bool { return true }
+
 func (h *holding) Frames(b frame.Batch) {
-	h.s.Hold()
+	h.s.Hold(h)
 	h.lens, h.at = append(h.lens, len(b.Bytes())), append(h.at, time.Now())
 }
 
@@ -456,7 +458,7 @@ func TestHold(t *testing.T) {
 	assert.Greater(t, len(h.lens), readBufLen/heldLen)
 	for i := range h.lens[1:] {
 		assert.LessOrEqual(t, h.lens[i+1], heldLen+1000)
-		assert.GreaterOrEqual(t, h.at[i+1].Sub(h.at[i]), holdTime)
+		assert.GreaterOrEqual(t, h.at[i+1].Sub(h.at[i]), holds*holdTime)
 	}
 }
 

@@ -197,8 +197,8 @@ func (o *Outbox) deliver(b frame.Batch) error {
 	return nil
 }
 
-// Full implements Link: half of the queue is full, and a quarter was since. From there on the readers of eight clients that send to this
-// one alone have room for a read each until they are held.
+// Full implements frame.Bounded: half of the queue was full, and a quarter is still. Above that there is room for what those that send to
+// the client are just reading.
 func (o *Outbox) Full() bool { return o.full.Load() }
 
 // A tally counts frames and their bytes.

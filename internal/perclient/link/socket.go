@@ -28,9 +28,9 @@ const (
 	// what it likes.
 	sendPatience = 100 * time.Millisecond
 
-	// holdTime is how long a client is not read after Hold, and heldLen how many bytes of a stream are read then. Eight clients that send
-	// to one as fast as they can lose 2 % of their frames then, and 13 % when the read is not limited.
-	holdTime = time.Millisecond
+	// After Hold a client is not read for up to holds times holdTime, and if that was not enough heldLen bytes of its stream then.
+	holds    = 10
+	holdTime = 100 * time.Microsecond
 	heldLen  = 16 << 10
 )
 
@@ -45,16 +45,16 @@ type socket struct {
 	out  *Outbox
 	src  source
 
-	maxFrame int  // bytes
-	shared   bool // another process may hold this very end
-	keeps    bool // a shared end is left as it is at the stop of the daemon, for the next one
-	slow     bool // it was held just now
-	eof      bool // the client's end was seen while draining
+	maxFrame int           // bytes
+	shared   bool          // another process may hold this very end
+	keeps    bool          // a shared end is left as it is at the stop of the daemon, for the next one
+	behind   frame.Bounded // what the client is held for
+	slow     bool          // that is behind still
+	eof      bool          // the client's end was seen while draining
 
 	shutdown  atomic.Pointer[DrainSchedule]
 	failure   atomic.Pointer[error] // of a write, tells why shutdown was set
 	detaching atomic.Bool
-	held      atomic.Bool
 	closed    atomic.Bool
 }
 
@@ -126,11 +126,7 @@ func (s *socket) readFrames(h Handler) error {
 			if again, err = s.src.readOnce(int(fd), h); err != nil || s.shutdown.Load() != nil || s.detaching.Load() {
 				return true
 			}
-			if s.slow = s.held.Load(); s.slow {
-				s.held.Store(false)
-				s.src.release()
-				time.Sleep(holdTime)
-			}
+			s.wait()
 		}
 		s.src.release()
 		return false
@@ -139,6 +135,19 @@ func (s *socket) readFrames(h Handler) error {
 		err = poll
 	}
 	return err
+}
+
+// wait waits for the client that Hold has named.
+func (s *socket) wait() {
+	s.slow = false
+	if s.behind == nil {
+		return
+	}
+	s.src.release()
+	for n := 0; n < holds && s.behind.Full(); n++ {
+		time.Sleep(holdTime)
+	}
+	s.slow, s.behind = s.behind.Full(), nil
 }
 
 // read reads most times at most, and hands on what waits from the client; a nil h discards it. again: there is nothing more now.
@@ -165,7 +174,7 @@ func (s *socket) Drain() {
 }
 
 // Hold implements Link.
-func (s *socket) Hold() { s.held.Store(true) }
+func (s *socket) Hold(behind frame.Bounded) { s.behind = behind }
 
 // Full implements Link.
 func (s *socket) Full() bool { return s.out.Full() }
