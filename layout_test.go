@@ -232,7 +232,7 @@ func TestLayout(t *testing.T) {
 }
 
 // budgets are the most lines that there may be. They only fall: who adds some takes others away.
-var budgets = map[string]int{"product": 48_570, "Go below test/": 10_990, "tests": 50_000, "C": 13_000}
+var budgets = map[string]int{"product": 48_550, "Go below test/": 10_970, "tests": 49_995, "C": 13_000}
 
 func TestBudgets(t *testing.T) {
 	lines := map[string]int{}
