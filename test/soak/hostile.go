@@ -229,14 +229,14 @@ func badReaders() []choice[badThing] {
 			}
 			defer func() { _, _ = c.Close(), sender.Close() }()
 			own := h.frame(s, fakeguest.Broadcast, 60)
-			_, err := c.Write(frame.Append(nil, own))
+			_, _ = c.Write(frame.Append(nil, own))
 			more := bytes.Repeat(frame.Append(nil, h.frame(s, own[6:12], 1514)), 100)
 			go func() {
 				for err := error(nil); err == nil; _, err = sender.Write(more) {
 				}
 			}()
 			for n := range 50 + s.IntN(200) {
-				if _, err = c.Read(make([]byte, 1<<s.IntN(18))); err != nil || ctx.Err() != nil {
+				if _, err := c.Read(make([]byte, 1<<s.IntN(18))); err != nil || ctx.Err() != nil {
 					return n
 				}
 				sleep(ctx, s.between(0, 10*time.Millisecond))
