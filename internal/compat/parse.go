@@ -33,13 +33,14 @@ func Parse(p Personality, argv []string, env IO) (cfg *Config, code int) {
 	if len(argv) > 0 {
 		argv0, argv = argv[0], argv[1:]
 	}
+	var what string
 	if p != New {
-		if what := ofNew(argv0, argv, env.Commands); what != "" {
-			_, _ = fmt.Fprintf(env.Stderr, "WARN | this copy is called %s, so it behaves as socket_vmnet; call it socket_vmnet2 for %s\n", escape(filepath.Base(argv0)), what)
-		}
-		env.Commands = nil
+		what, env.Commands = ofNew(argv0, argv, env.Commands), nil
 	}
 	cfg, err := read(p, argv, env)
+	if what != "" && (err != nil || what[0] != '-') { // else it is the value of an option
+		_, _ = fmt.Fprintf(env.Stderr, "WARN | this copy is called %s, so it behaves as socket_vmnet; call it socket_vmnet2 for %s\n", escape(filepath.Base(argv0)), what)
+	}
 	switch {
 	case err == nil:
 		return cfg, 0
