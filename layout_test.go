@@ -63,7 +63,7 @@ var imports = map[string][]string{
 		"internal/faults", "internal/frame", "internal/perclient/link", "internal/perclient/mmsg", "internal/perclient/passfd/proto",
 		"internal/status",
 	},
-	"internal/perclient/link": {"internal/faults", "internal/frame", "internal/perclient/mmsg", "internal/perclient/passfd/proto"},
+	"internal/perclient/link": {"internal/darwinapi", "internal/faults", "internal/frame", "internal/perclient/mmsg", "internal/perclient/passfd/proto"},
 	"internal/perclient/mmsg": {"internal/darwinapi", "internal/frame"},
 	"internal/perclient/passfd": {
 		"internal/faults", "internal/frame", "internal/hostfs", "internal/network", "internal/perclient", "internal/perclient/dgram",
@@ -114,7 +114,7 @@ var imports = map[string][]string{
 	// Tests.
 	"test/asmac":        {"test/machrun", "test/vmnetsim"},
 	"test/bench":        {"test/bench/rig", "test/lab"},
-	"test/bench/rig":    {"internal/testing/fakeguest", "test/cbuild", "test/lab", "test/vmnetsim"},
+	"test/bench/rig":    {"internal/testing/fakeguest", "test/cbuild", "test/lab", "test/machrun", "test/vmnetsim"},
 	"test/cbuild":       {},
 	"test/e2e":          {},
 	"test/e2e/demo":     {"test/lab"},
