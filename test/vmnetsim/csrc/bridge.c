@@ -37,14 +37,6 @@ static void learn(struct net *n, uint64_t mac, struct iface *port)
 	a->port = port;
 }
 
-// Forgets what was learned on a port. The addresses stay in the table, as unknown ones.
-static void forget(struct net *n, const struct iface *port)
-{
-	for (int i = 0; i < ADDRESSES; i++)
-		if (n->table[i].port == port)
-			n->table[i].port = NULL;
-}
-
 void bridge_begin(struct batch *b, struct net *n, struct iface *from)
 {
 	b->net = n;
@@ -151,7 +143,9 @@ void bridge_remove(struct net *n, struct iface *i)
 			n->member[k] = n->member[--n->members];
 			break;
 		}
-	forget(n, i);
+	for (int k = 0; k < ADDRESSES; k++) // the addresses stay in the table, as unknown ones
+		if (n->table[k].port == i)
+			n->table[k].port = NULL;
 	struct source *s = i->source;
 	i->source = NULL;
 	pthread_mutex_unlock(&n->lock);

@@ -43,7 +43,7 @@ static struct queue *queue_new(void)
 	return q;
 }
 
-static struct timespec in_ms(clockid_t clock, int64_t ms)
+struct timespec in_ms(clockid_t clock, int64_t ms)
 {
 	struct timespec t;
 	clock_gettime(clock, &t);

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <time.h>
 
 // die reports what a caller did wrong, where macOS would crash, and aborts.
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -96,6 +97,7 @@ enum { AT_ONCE = -1 };
 void queue_after(struct queue *, int delay, void *context, void (*work)(void *));
 struct queue *queue_internal(void); // a new one with a reference of ours, for handlers of calls that take no queue
 bool queue_lives(const struct queue *);
+struct timespec in_ms(clockid_t, int64_t ms); // the time on a clock, later by that
 
 // Networks.
 enum { MEMBERS = 256, ADDRESSES = 2048 };
@@ -220,7 +222,6 @@ bool ula_prefix(const uint8_t prefix[16]);
 vmnet_return_t owner_claim(struct settings *, int *index); // chooses a subnet if none was asked for
 void owner_free(int index);
 vmnet_return_t interface_count_up(void);
-void interface_count_down(void);
 int rule_add(const struct rule *); // index or -1
 void rules_forget(uint32_t subnet); // of a network of this process
 void rules_free(struct control *, int process, int64_t subnet); // with the owners locked; -1: all of the process

@@ -54,23 +54,6 @@ static vmnet_return_t read_packets(struct iface *i, struct vmpktdesc *p, int *co
 	return VMNET_SUCCESS;
 }
 
-vmnet_return_t vmnet_read(interface_ref i, struct vmpktdesc *p, int *count)
-{
-	COUNT(vmnet_read);
-	if (p == NULL || count == NULL || *count < 1)
-		return VMNET_INVALID_ARGUMENT;
-	vmnet_return_t st = (vmnet_return_t)FAULT(result, vmnet_read);
-	if (st == 0)
-		st = iface_enter(i);
-	if (st == VMNET_SUCCESS) {
-		st = read_packets(i, p, count);
-		iface_leave(i);
-	}
-	if (st != VMNET_SUCCESS)
-		*count = 0;
-	return st;
-}
-
 static vmnet_return_t check_write(const struct iface *i, const struct vmpktdesc *p, int n)
 {
 	size_t bytes = 0;
@@ -88,33 +71,46 @@ static vmnet_return_t check_write(const struct iface *i, const struct vmpktdesc 
 	return bytes > MAX_BYTES ? VMNET_TOO_MANY_PACKETS : VMNET_SUCCESS;
 }
 
-static vmnet_return_t write_packets(struct iface *i, const struct vmpktdesc *p, int n)
+static vmnet_return_t write_packets(struct iface *i, struct vmpktdesc *p, int *count)
 {
-	vmnet_return_t st = check_write(i, p, n);
+	vmnet_return_t st = check_write(i, p, *count);
 	if (st != VMNET_SUCCESS)
 		return st;
 	struct batch b;
 	bridge_begin(&b, i->net, i);
-	for (int k = 0; k < n; k++)
+	for (int k = 0; k < *count; k++)
 		bridge_forward(&b, p[k].vm_pkt_iov->iov_base, (uint32_t)p[k].vm_pkt_size);
 	bridge_end(&b);
-	gauge_add(GAUGE_frames_in, n);
+	gauge_add(GAUGE_frames_in, *count);
 	return VMNET_SUCCESS;
 }
 
-vmnet_return_t vmnet_write(interface_ref i, struct vmpktdesc *p, int *count)
+// What both calls do around their work.
+static inline vmnet_return_t transfer(struct iface *i, struct vmpktdesc *p, int *count, int fault,
+	vmnet_return_t (*packets)(struct iface *, struct vmpktdesc *, int *))
 {
-	COUNT(vmnet_write);
 	if (p == NULL || count == NULL || *count < 1)
 		return VMNET_INVALID_ARGUMENT;
-	vmnet_return_t st = (vmnet_return_t)FAULT(result, vmnet_write);
+	vmnet_return_t st = (vmnet_return_t)fault_at(fault);
 	if (st == 0)
 		st = iface_enter(i);
 	if (st == VMNET_SUCCESS) {
-		st = write_packets(i, p, *count);
+		st = packets(i, p, count);
 		iface_leave(i);
 	}
 	if (st != VMNET_SUCCESS)
 		*count = 0;
 	return st;
+}
+
+vmnet_return_t vmnet_read(interface_ref i, struct vmpktdesc *p, int *count)
+{
+	COUNT(vmnet_read);
+	return transfer(i, p, count, FAULT_result_vmnet_read, read_packets);
+}
+
+vmnet_return_t vmnet_write(interface_ref i, struct vmpktdesc *p, int *count)
+{
+	COUNT(vmnet_write);
+	return transfer(i, p, count, FAULT_result_vmnet_write, write_packets);
 }

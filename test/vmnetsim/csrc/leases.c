@@ -10,21 +10,13 @@
 
 enum { OFFER_MS = 30000, LEASE_MS = 3600000, SEARCHED = 4096 };
 
-static struct lease *of(const struct client *c)
+// The lease of a MAC address, or the one of an address for mac 0.
+static struct lease *leased(const struct client *c, uint64_t mac, uint32_t address)
 {
 	for (int i = 0; i < LEASES; i++) {
 		struct lease *l = &control()->leases[i];
-		if ((uint64_t)atomic_load(&l->mac) == c->mac && atomic_load(&l->subnet) == c->net->subnet)
-			return l;
-	}
-	return NULL;
-}
-
-static struct lease *on(const struct client *c, uint32_t address)
-{
-	for (int i = 0; i < LEASES; i++) {
-		struct lease *l = &control()->leases[i];
-		if (atomic_load(&l->mac) != 0 && atomic_load(&l->subnet) == c->net->subnet && atomic_load(&l->address) == address)
+		uint64_t its = (uint64_t)atomic_load(&l->mac);
+		if (its != 0 && atomic_load(&l->subnet) == c->net->subnet && (mac != 0 ? its == mac : atomic_load(&l->address) == address))
 			return l;
 	}
 	return NULL;
@@ -49,7 +41,7 @@ bool lease_usable(const struct client *c, uint32_t a)
 		return atomic_load(&r->address) == a;
 	if (a <= c->net->start || a > c->net->end || reserved(c, 0, a) != NULL)
 		return false;
-	struct lease *l = on(c, a);
+	struct lease *l = leased(c, 0, a);
 	return l == NULL || (uint64_t)atomic_load(&l->mac) == c->mac || atomic_load(&l->expires_ms) < now_ms();
 }
 
@@ -58,7 +50,7 @@ uint32_t lease_find(const struct client *c, uint32_t wish)
 	const struct rule *r = reserved(c, c->mac, 0);
 	if (r != NULL)
 		return (uint32_t)atomic_load(&r->address);
-	struct lease *l = of(c);
+	struct lease *l = leased(c, c->mac, 0);
 	if (l != NULL && lease_usable(c, (uint32_t)atomic_load(&l->address)))
 		return (uint32_t)atomic_load(&l->address);
 	if (lease_usable(c, wish))
@@ -66,7 +58,7 @@ uint32_t lease_find(const struct client *c, uint32_t wish)
 	uint32_t first = c->net->start + 1, last = c->net->end - first < SEARCHED ? c->net->end : first + SEARCHED;
 	for (int again = 0; again < 2; again++) // one that was not leased before is better
 		for (uint32_t a = first; a <= last; a++)
-			if (lease_usable(c, a) && (again || on(c, a) == NULL))
+			if (lease_usable(c, a) && (again || leased(c, 0, a) == NULL))
 				return a;
 	return 0;
 }
@@ -108,7 +100,7 @@ static void write_file(void)
 // The client's own record, else an unused one, else the one that ended first.
 static struct lease *place(const struct client *c)
 {
-	struct lease *l = of(c), *first = &control()->leases[0];
+	struct lease *l = leased(c, c->mac, 0), *first = &control()->leases[0];
 	if (l != NULL)
 		return l;
 	for (int i = 0; i < LEASES; i++) {
@@ -123,7 +115,7 @@ static struct lease *place(const struct client *c)
 
 void lease_bind(const struct client *c, uint32_t address, bool given)
 {
-	struct lease *old = on(c, address);
+	struct lease *old = leased(c, 0, address);
 	if (old != NULL && (uint64_t)atomic_load(&old->mac) != c->mac)
 		atomic_store(&old->mac, 0);
 	struct lease *l = place(c);

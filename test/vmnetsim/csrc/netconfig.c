@@ -139,19 +139,19 @@ vmnet_return_t vmnet_network_configuration_add_port_forwarding_rule(vmnet_networ
 	return keep_rule(c, &r);
 }
 
-static void disable(struct config *c, uint32_t flag, const char *function)
+static void check(const void *o, uint32_t type, const char *what, const char *function)
 {
-	object_check(c, function);
-	if (!usable(c))
-		die("%s: not a configuration", function);
-	c->s.flags |= flag;
+	object_check(o, function);
+	if (!object_lives(o, type))
+		die("%s: not a %s", function, what);
 }
 
 #define DISABLE(f, flag) \
 	void vmnet_network_configuration_disable_##f(vmnet_network_configuration_ref c) \
 	{ \
 		COUNT(vmnet_network_configuration_disable_##f); \
-		disable(c, flag, "vmnet_network_configuration_disable_" #f); \
+		check(c, TYPE_CONFIG, "configuration", "vmnet_network_configuration_disable_" #f); \
+		c->s.flags |= flag; \
 	}
 
 DISABLE(nat44, NO_NAT44)
@@ -195,18 +195,10 @@ vmnet_network_ref vmnet_network_create(vmnet_network_configuration_ref c, vmnet_
 	return n;
 }
 
-static struct net *checked(struct net *n, const char *function)
-{
-	object_check(n, function);
-	if (!object_lives(n, TYPE_NETWORK))
-		die("%s: not a network", function);
-	return n;
-}
-
 void vmnet_network_get_ipv4_subnet(vmnet_network_ref n, struct in_addr *subnet, struct in_addr *mask)
 {
 	COUNT(vmnet_network_get_ipv4_subnet);
-	checked(n, "vmnet_network_get_ipv4_subnet");
+	check(n, TYPE_NETWORK, "network", "vmnet_network_get_ipv4_subnet");
 	subnet->s_addr = htonl(n->s.start); // the host's address, as the framework tells it
 	mask->s_addr = htonl(n->s.mask);
 }
@@ -214,7 +206,7 @@ void vmnet_network_get_ipv4_subnet(vmnet_network_ref n, struct in_addr *subnet, 
 void vmnet_network_get_ipv6_prefix(vmnet_network_ref n, struct in6_addr *prefix, uint8_t *length)
 {
 	COUNT(vmnet_network_get_ipv6_prefix);
-	checked(n, "vmnet_network_get_ipv6_prefix");
+	check(n, TYPE_NETWORK, "network", "vmnet_network_get_ipv6_prefix");
 	memcpy(prefix, n->s.prefix6, 16);
 	*length = n->s.prefix6_length;
 }

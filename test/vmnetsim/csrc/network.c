@@ -46,12 +46,6 @@ static void fini(void *p)
 	live_add(LIVE_networks, -1);
 }
 
-// Bridged networks and isolated ones without addresses own no subnet.
-static bool needs_subnet(const struct settings *s)
-{
-	return s->mode != VMNET_BRIDGED_MODE && (!s->has_id || s->asked);
-}
-
 static struct net *new_locked(const struct settings *asked, vmnet_return_t *status)
 {
 	struct settings s = *asked;
@@ -62,7 +56,9 @@ static struct net *new_locked(const struct settings *asked, vmnet_return_t *stat
 		memcpy(s.prefix6 + 1, &r, 7);
 		s.prefix6_length = 64;
 	}
-	*status = needs_subnet(&s) ? owner_claim(&s, &owner) : VMNET_SUCCESS;
+	// Bridged networks and isolated ones without addresses own no subnet.
+	bool needs_subnet = s.mode != VMNET_BRIDGED_MODE && (!s.has_id || s.asked);
+	*status = needs_subnet ? owner_claim(&s, &owner) : VMNET_SUCCESS;
 	if (*status != VMNET_SUCCESS)
 		return NULL;
 	struct net *n = object_new(sizeof *n, TYPE_NETWORK, fini);

@@ -67,23 +67,18 @@ static void owner_freed(struct owner *o)
 	atomic_store(&o->state, OWNER_FREED);
 }
 
-// The system takes the plain interfaces of a dead process away, but keeps a network object as an idle one.
-static void owner_died(struct owner *o)
-{
-	owner_freed(o);
-	if (atomic_load(&o->kind) == KIND_NETWORK)
-		atomic_store(&o->state, OWNER_ORPHAN);
-}
-
-// Takes away what a dead process had.
+// Takes away what a dead process had: the system keeps a network object as an idle one, and no plain interface.
 static void bury(struct control *c, int i)
 {
 	struct process *p = &c->processes[i];
 	if (atomic_load(&p->pid) == 0)
 		return;
-	for (int k = 0; k < OWNERS; k++)
-		if (atomic_load(&c->owners[k].state) == OWNER_OWNED && atomic_load(&c->owners[k].process) == i)
-			owner_died(&c->owners[k]);
+	for (struct owner *o = c->owners; o < c->owners + OWNERS; o++)
+		if (atomic_load(&o->state) == OWNER_OWNED && atomic_load(&o->process) == i) {
+			owner_freed(o);
+			if (atomic_load(&o->kind) == KIND_NETWORK)
+				atomic_store(&o->state, OWNER_ORPHAN);
+		}
 	rules_free(c, i, -1);
 	for (int k = 0; k < LIVES; k++)
 		atomic_store(&p->live[k], 0);
@@ -152,11 +147,6 @@ vmnet_return_t interface_count_up(void)
 	return st;
 }
 
-void interface_count_down(void)
-{
-	live_add(LIVE_interfaces, -1);
-}
-
 static bool overlaps(const struct owner *o, const struct settings *s)
 {
 	uint32_t subnet = (uint32_t)atomic_load(&o->subnet), mask = (uint32_t)atomic_load(&o->mask);
@@ -188,21 +178,16 @@ static bool busy(struct control *c, const struct settings *s)
 	return false;
 }
 
-// The first address is the host's, the last usable one ends the DHCP range.
-static void set_subnet(struct settings *s, uint32_t subnet, uint32_t mask)
-{
-	s->subnet = subnet & mask;
-	s->mask = mask;
-	s->start = s->subnet + 1;
-	s->end = (s->subnet | ~mask) - 1;
-}
-
-// Chooses 192.168.64.0/24 in shared and 192.168.128.0/24 in host mode, or the next one that is free, of 64 each.
+// Chooses 192.168.64.0/24 in shared and 192.168.128.0/24 in host mode, or the next one that is free, of 64 each. The first address is
+// the host's, the last usable one ends the DHCP range.
 static bool choose(struct control *c, struct settings *s)
 {
 	uint32_t first = s->mode == VMNET_SHARED_MODE ? 64 : 128;
 	for (uint32_t third = first; third < first + 64; third++) {
-		set_subnet(s, 0xc0a80000 | third << 8, 0xffffff00);
+		s->subnet = 0xc0a80000 | third << 8;
+		s->mask = 0xffffff00;
+		s->start = s->subnet + 1;
+		s->end = s->subnet + 254;
 		if (!busy(c, s))
 			return true;
 	}

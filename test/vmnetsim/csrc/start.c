@@ -67,7 +67,7 @@ static void uncount_iface(struct iface *i)
 	for (int k = 0; k < MEMBERS; k++)
 		if (counted[k] == i)
 			counted[k] = NULL;
-	interface_count_down();
+	live_add(LIVE_interfaces, -1);
 	pthread_mutex_unlock(&counted_lock);
 }
 
@@ -82,12 +82,6 @@ static void run_started(void *p)
 	}
 	((start_invoke)a->block->invoke)(a->block, a->status, a->params);
 	answer_free(a);
-}
-
-static void fail(struct answer *a, vmnet_return_t st)
-{
-	a->status = st;
-	queue_after(a->queue, SWITCH_start_delay_ms, a, run_started);
 }
 
 // Gives the interface its network and its ring. On failure it holds nothing.
@@ -120,7 +114,8 @@ static struct iface *start(struct net *n, bool ok, struct description *d, struct
 		return NULL; // and there is no one to tell
 	struct answer *a = answer_new(q, b);
 	if (f.null != 0 || !ok) {
-		fail(a, !ok ? VMNET_INVALID_ARGUMENT : f.handler != 0 ? (vmnet_return_t)f.handler : VMNET_FAILURE);
+		a->status = !ok ? VMNET_INVALID_ARGUMENT : f.handler != 0 ? (vmnet_return_t)f.handler : VMNET_FAILURE;
+		queue_after(q, SWITCH_start_delay_ms, a, run_started);
 		return NULL;
 	}
 	struct iface *i = iface_new();

@@ -26,41 +26,19 @@ static struct xpc *typed(struct xpc *x, uint32_t type, const char *function)
 
 #define TYPED(f, x, type) (COUNT(f), typed(x, type, #f))
 
-uint64_t xpc_uint64_get_value(xpc_object_t x)
-{
-	struct xpc *v = TYPED(xpc_uint64_get_value, x, TYPE_UINT64);
-	return v == NULL ? 0 : v->number;
-}
+#define GETTER(result, f, type, neutral, what) \
+	result f(xpc_object_t x) \
+	{ \
+		struct xpc *v = TYPED(f, x, type); \
+		return v == NULL ? neutral : what; \
+	}
 
-int64_t xpc_int64_get_value(xpc_object_t x)
-{
-	struct xpc *v = TYPED(xpc_int64_get_value, x, TYPE_INT64);
-	return v == NULL ? 0 : (int64_t)v->number;
-}
-
-bool xpc_bool_get_value(xpc_object_t x)
-{
-	struct xpc *v = TYPED(xpc_bool_get_value, x, TYPE_BOOL);
-	return v != NULL && v->number != 0;
-}
-
-const char *xpc_string_get_string_ptr(xpc_object_t x)
-{
-	struct xpc *v = TYPED(xpc_string_get_string_ptr, x, TYPE_STRING);
-	return v == NULL ? NULL : v->string;
-}
-
-const uint8_t *xpc_uuid_get_bytes(xpc_object_t x)
-{
-	struct xpc *v = TYPED(xpc_uuid_get_bytes, x, TYPE_UUID);
-	return v == NULL ? NULL : v->uuid;
-}
-
-size_t xpc_array_get_count(xpc_object_t x)
-{
-	struct xpc *v = TYPED(xpc_array_get_count, x, TYPE_ARRAY);
-	return v == NULL ? 0 : v->count;
-}
+GETTER(uint64_t, xpc_uint64_get_value, TYPE_UINT64, 0, v->number)
+GETTER(int64_t, xpc_int64_get_value, TYPE_INT64, 0, (int64_t)v->number)
+GETTER(bool, xpc_bool_get_value, TYPE_BOOL, false, v->number != 0)
+GETTER(const char *, xpc_string_get_string_ptr, TYPE_STRING, NULL, v->string)
+GETTER(const uint8_t *, xpc_uuid_get_bytes, TYPE_UUID, NULL, v->uuid)
+GETTER(size_t, xpc_array_get_count, TYPE_ARRAY, 0, v->count)
 
 const char *xpc_array_get_string(xpc_object_t x, size_t i)
 {

@@ -133,20 +133,15 @@ void xpc_dictionary_set_value(xpc_object_t x, const char *key, xpc_object_t v)
 	put(x, key, v);
 }
 
-void xpc_dictionary_set_uint64(xpc_object_t x, const char *key, uint64_t n)
-{
-	xpc_put_number(DICTIONARY(xpc_dictionary_set_uint64, x, key), key, TYPE_UINT64, n);
-}
+#define SETTER(f, number, type) \
+	void f(xpc_object_t x, const char *key, number n) \
+	{ \
+		xpc_put_number(DICTIONARY(f, x, key), key, type, (uint64_t)n); \
+	}
 
-void xpc_dictionary_set_int64(xpc_object_t x, const char *key, int64_t n)
-{
-	xpc_put_number(DICTIONARY(xpc_dictionary_set_int64, x, key), key, TYPE_INT64, (uint64_t)n);
-}
-
-void xpc_dictionary_set_bool(xpc_object_t x, const char *key, bool b)
-{
-	xpc_put_number(DICTIONARY(xpc_dictionary_set_bool, x, key), key, TYPE_BOOL, b);
-}
+SETTER(xpc_dictionary_set_uint64, uint64_t, TYPE_UINT64)
+SETTER(xpc_dictionary_set_int64, int64_t, TYPE_INT64)
+SETTER(xpc_dictionary_set_bool, bool, TYPE_BOOL)
 
 void xpc_dictionary_set_string(xpc_object_t x, const char *key, const char *s)
 {

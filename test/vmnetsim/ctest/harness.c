@@ -2,24 +2,7 @@
 
 #include "harness.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-
-static struct timespec after_ms(int ms)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += ms % 1000 * 1000000L;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_nsec -= 1000000000;
-		t.tv_sec++;
-	}
-	return t;
-}
 
 static void called(struct waiter *w, vmnet_return_t st, struct xpc *params)
 {
@@ -69,7 +52,7 @@ void waiter_free(struct waiter *w)
 
 bool waiter_within(struct waiter *w, int calls, int ms)
 {
-	struct timespec until = after_ms(ms);
+	struct timespec until = in_ms(CLOCK_REALTIME, ms);
 	pthread_mutex_lock(&w->lock);
 	while (w->calls < calls && pthread_cond_timedwait(&w->more, &w->lock, &until) != ETIMEDOUT) {
 	}

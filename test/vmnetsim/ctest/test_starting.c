@@ -129,8 +129,7 @@ CASE(same_settings_share_a_bridge)
 		if (pairs[i].same)
 			nic_expect(&b, &f);
 		nic_silent(&b);
-		nic_close(&a);
-		nic_close(&b);
+		close_two(&a, &b);
 	}
 }
 

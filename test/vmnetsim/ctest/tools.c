@@ -58,19 +58,17 @@ TOOL(frames)
 	nic_send(&a, &f);
 	nic_receive(&b, &f);
 	wait_for_end();
-	nic_close(&a);
-	nic_close(&b);
+	close_two(&a, &b);
 }
 
 #ifndef NO_MACOS26
 
-static vmnet_network_configuration_ref configure(void)
+static vmnet_network_ref network(vmnet_return_t *st)
 {
-	vmnet_return_t st;
 	struct in_addr s = {htonl(0xc0a86901)}, m = {htonl(0xffffff00)}, a = {htonl(0xc0a86907)};
 	struct in6_addr p = {{{0xfd, 0x12}}};
 	const uint8_t mac[6] = {2, 0, 0, 0, 0, 9};
-	vmnet_network_configuration_ref c = vmnet_network_configuration_create(VMNET_SHARED_MODE, &st);
+	vmnet_network_configuration_ref c = vmnet_network_configuration_create(VMNET_SHARED_MODE, st);
 	vmnet_network_configuration_set_ipv4_subnet(c, &s, &m);
 	vmnet_network_configuration_set_ipv6_prefix(c, &p, 64);
 	vmnet_network_configuration_set_mtu(c, 1400);
@@ -78,17 +76,17 @@ static vmnet_network_configuration_ref configure(void)
 	vmnet_network_configuration_disable_dhcp(c);
 	vmnet_network_configuration_add_dhcp_reservation(c, mac, &a);
 	vmnet_network_configuration_add_port_forwarding_rule(c, 6, DARWIN_AF_INET, 22, 2222, &a);
-	return c;
+	vmnet_network_ref n = vmnet_network_create(c, st);
+	CFRelease(c);
+	return n;
 }
 
 // Has a network on 192.168.105.0/24.
 TOOL(hold_network)
 {
 	vmnet_return_t st;
-	vmnet_network_configuration_ref c = configure();
-	vmnet_network_ref n = vmnet_network_create(c, &st);
+	vmnet_network_ref n = network(&st);
 	EQUAL(VMNET_SUCCESS, st);
-	CFRelease(c);
 	wait_for_end();
 	CFRelease(n);
 }
@@ -97,10 +95,8 @@ TOOL(hold_network)
 TOOL(try_network)
 {
 	vmnet_return_t st;
-	vmnet_network_configuration_ref c = configure();
-	vmnet_network_ref n = vmnet_network_create(c, &st);
+	vmnet_network_ref n = network(&st);
 	printf("%u\n", st);
-	CFRelease(c);
 	if (n != NULL)
 		CFRelease(n);
 }
