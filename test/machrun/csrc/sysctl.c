@@ -27,6 +27,7 @@ static const struct {
 } texts[] = {
 	{"kern.osproductversion", "26.0"}, {"kern.osrelease", "25.0.0"}, {"kern.ostype", "Darwin"}, {"kern.osversion", "25A000"},
 	{"hw.model", "machrun1,1"},        {"hw.machine", "x86_64"},     {"machdep.cpu.brand_string", "machrun"},
+	{"kern.version", "machrun"},
 };
 
 static const struct {
@@ -51,6 +52,11 @@ long s_sysctlbyname(const char *name, void *out, size_t *size, void *new, size_t
 			return number(numbers[i].value, out, size);
 	if (strcmp(name, "hw.ncpu") == 0 || strcmp(name, "hw.logicalcpu") == 0)
 		return number((uint32_t)sysconf(_SC_NPROCESSORS_ONLN), out, size);
+	if (strcmp(name, "kern.hostname") == 0) {
+		struct utsname u;
+		uname(&u);
+		return text(u.nodename, out, size);
+	}
 	if (strcmp(name, "hw.memsize") == 0)
 		return number64((uint64_t)sysconf(_SC_PHYS_PAGES) * 4096, out, size);
 	TRACE("sysctl %s is not known", name);
@@ -119,41 +125,18 @@ static long process(int32_t pid, void *out, size_t *size)
 	return sysctl_answer(made, sizeof made, out, size);
 }
 
-static long kern(int32_t what, void *out, size_t *size)
-{
-	struct utsname u;
-	switch (what) {
-	case 1:
-		return text("Darwin", out, size);
-	case 2:
-		return text("25.0.0", out, size);
-	case 4:
-		return text("machrun", out, size);
-	case 10:
-		uname(&u);
-		return text(u.nodename, out, size);
-	case 29:
-		return number(61440, out, size);
-	}
-	return fail(D_ENOENT);
-}
-
-static long hardware(int32_t what, void *out, size_t *size)
-{
-	switch (what) {
-	case 1:
-		return text("x86_64", out, size);
-	case 3:
-		return number((uint32_t)sysconf(_SC_NPROCESSORS_ONLN), out, size);
-	case 7:
-		return number(4096, out, size);
-	}
-	return fail(D_ENOENT);
-}
+// The numbers of names in <sys/sysctl.h>: KERN and HW.
+static const struct {
+	int32_t first, second;
+	const char *name;
+} numbered[] = {
+	{1, 1, "kern.ostype"}, {1, 2, "kern.osrelease"}, {1, 4, "kern.version"}, {1, 10, "kern.hostname"}, {1, 29, "kern.maxfilesperproc"},
+	{6, 1, "hw.machine"},  {6, 3, "hw.ncpu"},        {6, 7, "hw.pagesize"},
+};
 
 long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new, size_t newsize)
 {
-	enum { KERN = 1, NET = 4, HW = 6, ROUTE = 17, PROC = 14, PROC_PID = 1 };
+	enum { KERN = 1, NET = 4, ROUTE = 17, PROC = 14, PROC_PID = 1 };
 	if (n == 2 && mib[0] == 0 && mib[1] == 3)
 		return name_to_mib(new, newsize, out, size);
 	if (n == 2 && mib[0] == OURS && mib[1] >= 0 && mib[1] < names)
@@ -162,9 +145,8 @@ long s_sysctl(const int32_t *mib, unsigned n, void *out, size_t *size, void *new
 		return routes(mib[4], mib[5], out, size);
 	if (n == 4 && mib[0] == KERN && mib[1] == PROC && mib[2] == PROC_PID)
 		return process(mib[3], out, size);
-	if (n == 2 && mib[0] == HW)
-		return hardware(mib[1], out, size);
-	if (n == 2 && mib[0] == KERN)
-		return kern(mib[1], out, size);
+	for (size_t i = 0; i < sizeof numbered / sizeof *numbered; i++)
+		if (n == 2 && mib[0] == numbered[i].first && mib[1] == numbered[i].second)
+			return s_sysctlbyname(numbered[i].name, out, size, NULL, 0);
 	return fail(D_ENOENT);
 }
