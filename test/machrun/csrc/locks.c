@@ -20,13 +20,15 @@ static long futex(uint32_t *w, int op, uint32_t value, const struct timespec *ti
 	return syscall(SYS_futex, w, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-int s_pthread_mutex_init(struct d_lock *m, void *attr)
+static int made(struct d_lock *l, int64_t signature)
 {
-	(void)attr;
-	m->sig = SIGNATURE_MUTEX;
-	m->word = 0;
+	l->sig = signature;
+	l->word = 0;
 	return 0;
 }
+
+int s_pthread_mutex_init(struct d_lock *m, void *attr) { return (void)attr, made(m, SIGNATURE_MUTEX); }
+int s_pthread_cond_init(struct d_lock *c, void *attr) { return (void)attr, made(c, SIGNATURE_COND); }
 
 int s_pthread_mutex_lock(struct d_lock *m) // 0 free, 1 held, 2 held and waited for
 {
@@ -42,14 +44,6 @@ int s_pthread_mutex_unlock(struct d_lock *m)
 {
 	if (__atomic_exchange_n(&m->word, 0, __ATOMIC_RELEASE) == 2)
 		futex(&m->word, FUTEX_WAKE, 1, NULL);
-	return 0;
-}
-
-int s_pthread_cond_init(struct d_lock *c, void *attr)
-{
-	(void)attr;
-	c->sig = SIGNATURE_COND;
-	c->word = 0;
 	return 0;
 }
 

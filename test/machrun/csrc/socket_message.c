@@ -39,13 +39,6 @@ static long control_in(const struct sock *s, const struct d_msghdr *d, char *buf
 	return 0;
 }
 
-// received: descriptors come without close-on-exec, as there is no MSG_CMSG_CLOEXEC.
-static void received(const int *fds, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		socket_forget(fds[i]);
-}
-
 // control_out copies as much as fits. By then all descriptors are open: uipc_socket.c, soreceive calls unp_externalize;
 // uipc_syscalls.c, copyout_control cuts, sets MSG_CTRUNC and closes nothing.
 static void control_out(struct msghdr *l, struct d_msghdr *d, uint32_t room)
@@ -55,7 +48,8 @@ static void control_out(struct msghdr *l, struct d_msghdr *d, uint32_t room)
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		size_t data = c->cmsg_len - CMSG_LEN(0);
-		received((const int *)CMSG_DATA(c), data / sizeof(int));
+		for (size_t i = 0; i < data / sizeof(int); i++) // they come without close-on-exec, as there is no MSG_CMSG_CLOEXEC
+			socket_forget(((const int *)CMSG_DATA(c))[i]);
 		struct d_cmsghdr h = {.len = (uint32_t)(sizeof h + data), .level = D_SOL_SOCKET, .type = D_SCM_RIGHTS};
 		char whole[sizeof h + CONTROL] = {0};
 		memcpy(whole, &h, sizeof h);
