@@ -137,9 +137,7 @@ func (c *Control) Reset() {
 			c.cell(s.at(i)).Store(0)
 		}
 	}
-	for i := range launches {
-		c.cell(c.launches.at(i) + launchName).Store(0)
-	}
+	c.SetSockets()
 }
 
 // Calls are how often each exported function was called, by all processes.
@@ -170,12 +168,6 @@ func (c *Control) SetSockets(sockets ...Socket) {
 type Socket struct {
 	Name string
 	FD   int
-}
-
-// text is a C string.
-func text(b []byte) string {
-	s, _, _ := bytes.Cut(b, []byte{0})
-	return string(s)
 }
 
 func ipv4(v int64) netip.Addr {

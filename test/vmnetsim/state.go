@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -78,9 +79,10 @@ func (c *Control) Owners() (all []Owner) {
 		if v(0) == 0 {
 			continue
 		}
+		external, _, _ := strings.Cut(string(c.mem[at+112:at+128]), "\x00")
 		o := Owner{
 			PID: int(v(2)), Network: v(3) == 2, Mode: uint32(v(4)), Subnet: netip.PrefixFrom(ipv4(v(5)), bits.OnesCount32(uint32(v(6)))),
-			Start: ipv4(v(7)), End: ipv4(v(8)), Flags: int(v(10)), MTU: int(v(11)), External: text(c.mem[at+112 : at+128]),
+			Start: ipv4(v(7)), End: ipv4(v(8)), Flags: int(v(10)), MTU: int(v(11)), External: external,
 		}
 		if v(0) > 1 {
 			o.Freed = time.UnixMilli(v(9))

@@ -131,24 +131,19 @@ func runTool(t *testing.T, name, dir string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func open(t *testing.T, dir string) *Control {
+func open(t *testing.T) (c *Control, dir string) {
 	t.Helper()
+	dir = t.TempDir()
 	c, err := Open(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	return c
-}
-
-// value is a part of a switch: what it stands at, for how many calls, after how many.
-func value(c *Control, s Switch, part int) int64 {
-	return c.cell(c.switches[s] + 8*part).Load()
+	return c, dir
 }
 
 // TestCountsAndGauges: a switch that is flipped from outside applies, what is counted shows, and the dead have nothing.
 func TestCountsAndGauges(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := open(t, dir)
+	c, dir := open(t)
 	assert.Zero(t, c.Gauges())
 	p := startTool(t, "frames", dir)
 	g := c.Gauges()
@@ -166,8 +161,7 @@ func TestCountsAndGauges(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := open(t, dir)
+	c, dir := open(t)
 	p := startTool(t, "hold", dir)
 	want := Owner{
 		PID: p.cmd.Process.Pid, Mode: 1001, Subnet: netip.MustParsePrefix("192.168.105.0/24"),
@@ -193,8 +187,7 @@ func TestOwners(t *testing.T) {
 
 func TestNetworkOwners(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := open(t, dir)
+	c, dir := open(t)
 	p := startTool(t, "hold_network", dir)
 	want := Owner{
 		PID: p.cmd.Process.Pid, Network: true, Mode: 1001, Subnet: netip.MustParsePrefix("192.168.105.0/24"),
@@ -220,8 +213,7 @@ func TestNetworkOwners(t *testing.T) {
 // TestBusyAfterDeath is how a network stays busy for a while after its owner died.
 func TestBusyAfterDeath(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := open(t, dir)
+	c, dir := open(t)
 	c.Set(BusyAfter, 60_000)
 	startTool(t, "hold", dir).kill()
 	assert.Equal(t, "1001", runTool(t, "try_network", dir))
@@ -235,8 +227,7 @@ func TestBusyAfterDeath(t *testing.T) {
 // TestLimitAcrossProcesses counts what other processes have, as long as they live.
 func TestLimitAcrossProcesses(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := open(t, dir)
+	c, dir := open(t)
 	c.Set(MaxInterfaces, 1)
 	p := startTool(t, "hold", dir)
 	assert.Equal(t, "1001", runTool(t, "try_range", dir))
@@ -247,8 +238,7 @@ func TestLimitAcrossProcesses(t *testing.T) {
 // TestLeases: the host's leases outlive the process, and are where and as macOS's bootpd writes them.
 func TestLeases(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := open(t, dir)
+	c, dir := open(t)
 	for range 2 {
 		assert.Equal(t, "192.168.105.2", runTool(t, "lease", dir))
 		b, err := os.ReadFile(filepath.Join(dir, "dhcpd_leases"))
@@ -256,5 +246,5 @@ func TestLeases(t *testing.T) {
 		assert.Regexp(t, `^\{\n\tname=guest\n\tip_address=192\.168\.105\.2\n\thw_address=1,2:0:0:0:0:9\n\tidentifier=1,2:0:0:0:0:9\n\tlease=0x[0-9a-f]+\n\}\n$`, string(b))
 	}
 	c.Reset()
-	assert.EqualValues(t, 1, value(c, Host, 0), "as the program began")
+	assert.EqualValues(t, 1, c.cell(c.switches[Host]).Load(), "as the program began")
 }
