@@ -238,12 +238,12 @@ func TestGoProgram(t *testing.T) {
 	assert.Regexp(t, `via=attach.*web|web.*via=attach`, d.Output().String(), "its name is in the log")
 }
 
-// startProgram starts one of testdata with the daemon's socket. says is its next line.
-func (d daemon) startProgram(t *testing.T, file string) (cmd *exec.Cmd, says func() string) {
+// startProgram starts the program of testdata with the daemon's socket, to do what. says is its next line.
+func (d daemon) startProgram(t *testing.T, what string) (cmd *exec.Cmd, says func() string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/" + file)
+	text, err := os.ReadFile("testdata/vmm.go")
 	require.NoError(t, err)
-	cmd = exec.Command(buildOutside(t, string(text)), d.Socket)
+	cmd = exec.Command(buildOutside(t, string(text)), d.Socket, what)
 	cmd.Env = d.environment()
 	var stderr vnettest.Log
 	cmd.Stderr = &stderr
@@ -262,7 +262,7 @@ func (d daemon) startProgram(t *testing.T, file string) (cmd *exec.Cmd, says fun
 // TestGoAdopt runs a program that hands its own descriptor over, until the daemon stops.
 func TestGoAdopt(t *testing.T) {
 	d := start(t)
-	cmd, says := d.startProgram(t, "adopt.go")
+	cmd, says := d.startProgram(t, "adopt")
 	for _, want := range []string{
 		"shared 192.168.105.0/24 6ba7b810-9dad-41d1-80b4-00c04fd430c8", "second with this id: true", "machine ran",
 	} {
@@ -278,7 +278,7 @@ func TestGoAdopt(t *testing.T) {
 // TestGoKeep runs a program whose machine goes on with the next daemon, and which the daemon kicks then.
 func TestGoKeep(t *testing.T) {
 	d := start(t)
-	cmd, says := d.startProgram(t, "keep.go")
+	cmd, says := d.startProgram(t, "keep")
 	assert.Equal(t, "machine ran", says())
 	_, err := d.Stop(t.Context(), syscall.SIGTERM)
 	require.NoError(t, err)
