@@ -90,7 +90,12 @@ func (p Program) Build(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("build %s: %w", p.Name, err)
 	}
 	p.Flags = slices.Concat(cflags, p.Flags)
-	dir := filepath.Join(root, "build", p.Dir, p.digest())
+	h := sha256.New() // of what goes into the binary
+	_, _ = fmt.Fprintf(h, "%s\n%q\n", p.Name, p.Flags)
+	for _, f := range slices.Sorted(maps.Keys(p.Files)) {
+		_, _ = fmt.Fprintf(h, "%s %d\n%s", f, len(p.Files[f]), p.Files[f])
+	}
+	dir := filepath.Join(root, "build", p.Dir, hex.EncodeToString(h.Sum(nil))[:16])
 	out := filepath.Join(dir, p.Name)
 	unlock, err := lock(dir)
 	if err != nil {
@@ -113,16 +118,6 @@ func (p Program) Build(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("build %s: %w\n%s", p.Name, err, b)
 	}
 	return out, os.Rename(out+".new", out)
-}
-
-// digest names what goes into a binary.
-func (p Program) digest() string {
-	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%s\n%q\n", p.Name, p.Flags)
-	for _, f := range slices.Sorted(maps.Keys(p.Files)) {
-		_, _ = fmt.Fprintf(h, "%s %d\n%s", f, len(p.Files[f]), p.Files[f])
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
 // ModuleRoot is the directory with go.mod, above the working directory.
