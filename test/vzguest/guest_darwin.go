@@ -22,7 +22,11 @@ const stopGrace = 10 * time.Second
 // error is nil when the guest turned itself off, ctx's cause when that made it stop.
 func boot(ctx context.Context, o options, link *os.File) error {
 	defer runtime.KeepAlive(link) // the framework knows its number only
-	loader, err := bootLoader(o)
+	opts := []vz.LinuxBootLoaderOption{vz.WithCommandLine(o.cmdline)}
+	if o.initrd != "" {
+		opts = append(opts, vz.WithInitrd(o.initrd))
+	}
+	loader, err := vz.NewLinuxBootLoader(o.kernel, opts...)
 	if err != nil {
 		return fmt.Errorf("load the kernel: %w", err)
 	}
@@ -76,15 +80,6 @@ func watch(ctx context.Context, vm *vz.VirtualMachine, lost <-chan *vz.Disconnec
 	}
 }
 
-// bootLoader is that of the kernel.
-func bootLoader(o options) (vz.BootLoader, error) {
-	opts := []vz.LinuxBootLoaderOption{vz.WithCommandLine(o.cmdline)}
-	if o.initrd != "" {
-		opts = append(opts, vz.WithInitrd(o.initrd))
-	}
-	return vz.NewLinuxBootLoader(o.kernel, opts...)
-}
-
 // configure puts the machine together.
 func configure(o options, loader vz.BootLoader, link *os.File) (*vz.VirtualMachineConfiguration, error) {
 	c, err := vz.NewVirtualMachineConfiguration(loader, o.cpus, uint64(o.memory)<<20)
@@ -96,11 +91,11 @@ func configure(o options, loader vz.BootLoader, link *os.File) (*vz.VirtualMachi
 		return nil, fmt.Errorf("configure the network: %w", err)
 	}
 	c.SetNetworkDevicesVirtualMachineConfiguration([]*vz.VirtioNetworkDeviceConfiguration{nic})
+	var console *vz.VirtioConsoleDeviceSerialPortConfiguration
 	terminal, err := vz.NewFileHandleSerialPortAttachment(os.Stdin, os.Stdout)
-	if err != nil {
-		return nil, fmt.Errorf("configure the console: %w", err)
+	if err == nil {
+		console, err = vz.NewVirtioConsoleDeviceSerialPortConfiguration(terminal)
 	}
-	console, err := vz.NewVirtioConsoleDeviceSerialPortConfiguration(terminal)
 	if err != nil {
 		return nil, fmt.Errorf("configure the console: %w", err)
 	}
