@@ -50,7 +50,11 @@ type step struct {
 }
 
 func (d *demo) play(ctx context.Context) error {
-	talk := []step{{"ping the gateway", d.pingGateway}, {"ping the next guest", d.pingNext}}
+	talk := []step{{"ping the gateway", func(ctx context.Context, v *vm) error {
+		return d.ping(ctx, v, &v.gateway, "the gateway", gateway)
+	}}, {"ping the next guest", func(ctx context.Context, v *vm) error {
+		return d.ping(ctx, v, &v.peer, fmt.Sprintf("%s (%s)", v.next.options.Name, v.next.lease.IP), v.next.lease.IP)
+	}}}
 	if d.socket == "" {
 		if err := d.startHost(ctx); err != nil {
 			return err
@@ -133,11 +137,10 @@ func (d *demo) all(ctx context.Context, steps []step) error {
 
 func (d *demo) boot(ctx context.Context, v *vm) (err error) {
 	d.sayf(v.options.Name, "boots, attached by %s", v.how)
-	if v.Guest, err = d.lab.Boot(ctx, v.options); err != nil {
-		return err
+	if v.Guest, err = d.lab.Boot(ctx, v.options); err == nil {
+		d.sayf(v.Name, "is up after %.1f s", v.Boot.Seconds())
 	}
-	d.sayf(v.Name, "is up after %.1f s", v.Boot.Seconds())
-	return nil
+	return err
 }
 
 func (d *demo) lease(ctx context.Context, v *vm) (err error) {
@@ -151,20 +154,11 @@ func (d *demo) lease(ctx context.Context, v *vm) (err error) {
 	return nil
 }
 
-func (d *demo) pingGateway(ctx context.Context, v *vm) (err error) {
-	if v.gateway, err = v.Ping(ctx, gateway); err != nil {
-		return err
+func (d *demo) ping(ctx context.Context, v *vm, took *time.Duration, what, address string) (err error) {
+	if *took, err = v.Ping(ctx, address); err == nil {
+		d.sayf(v.Name, "pings %s: %s", what, ms(*took))
 	}
-	d.sayf(v.Name, "pings the gateway: %s", ms(v.gateway))
-	return nil
-}
-
-func (d *demo) pingNext(ctx context.Context, v *vm) (err error) {
-	if v.peer, err = v.Ping(ctx, v.next.lease.IP); err != nil {
-		return err
-	}
-	d.sayf(v.Name, "pings %s (%s): %s", v.next.options.Name, v.next.lease.IP, ms(v.peer))
-	return nil
+	return err
 }
 
 func (d *demo) resolve(ctx context.Context, v *vm) error {
