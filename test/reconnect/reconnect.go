@@ -55,22 +55,22 @@ type Outcome struct {
 // AroundTX is the direction from a guest to the peer, of the peer's report r. The peer connected to the new daemon at the
 // time listens on its clock, as soon as that took connections, so that nothing can have come from it before.
 func AroundTX(r sequence.Report, listens time.Duration, alive bool) Direction {
-	g := r.Over(listens)
-	if !alive || g == (sequence.Gap{}) {
-		return Direction{Alive: alive}
-	}
-	return Direction{Outage: g.Length(), Back: g.CameAfter - listens, Lost: g.Lost(), Alive: true}
+	return around(r.Over(listens), listens, alive)
 }
 
 // AroundRX is the direction from the peer to a guest, of the guest's report r. What the old daemon had passed on may still
 // arrive after the new one listens, so it is the time at which the peer sent a frame that tells by whom it came. The clock of
 // the peer is ahead of the guest's by ahead.
 func AroundRX(r sequence.Report, listens, ahead time.Duration, alive bool) Direction {
-	g := r.Sent(listens)
+	return around(r.Sent(listens), listens-ahead, alive)
+}
+
+// around is the direction with the gap g, whose receiver has listens on its clock.
+func around(g sequence.Gap, listens time.Duration, alive bool) Direction {
 	if !alive || g == (sequence.Gap{}) {
 		return Direction{Alive: alive}
 	}
-	return Direction{Outage: g.Length(), Back: g.CameAfter + ahead - listens, Lost: g.Lost(), Alive: true}
+	return Direction{Outage: g.Length(), Back: g.CameAfter - listens, Lost: g.Lost(), Alive: true}
 }
 
 // Longest returns the direction of a report for a daemon that never stopped taking connections. Frames were sent every pace,
