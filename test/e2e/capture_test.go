@@ -45,27 +45,24 @@ func TestCapture(t *testing.T) {
 	)
 	var ips []string
 	for _, g := range guests {
-		lease, err := g.DHCP(within(t, time.Minute))
-		require.NoError(t, err)
-		ips = append(ips, lease.IP)
+		ips = append(ips, dhcp(t, g).IP)
 	}
 	for i, g := range guests {
 		for _, to := range []string{gateway, ips[1-i]} {
-			_, err := g.Ping(within(t, time.Minute), to)
-			require.NoError(t, err)
+			ping(t, g, to)
 		}
 	}
 	rows := live.end(t)
 	got := map[string]bool{} // by interface and direction
-	var icmp, dhcp int
+	var icmps, dhcps int
 	for _, r := range rows {
 		got[r[0]+r[1]] = true
-		icmp += strings.Count(r[2], ":icmp:data")
-		dhcp += strings.Count(r[2], ":dhcp")
+		icmps += strings.Count(r[2], ":icmp:data")
+		dhcps += strings.Count(r[2], ":dhcp")
 	}
 	assert.Len(t, got, 4, "two guests, both directions")
-	assert.GreaterOrEqual(t, dhcp, 2*4, "what is said for two leases")
-	assert.GreaterOrEqual(t, icmp, 2*2+2*4, "what is between guests is there twice")
+	assert.GreaterOrEqual(t, dhcps, 2*4, "what is said for two leases")
+	assert.GreaterOrEqual(t, icmps, 2*2+2*4, "what is between guests is there twice")
 	t.Logf("%d frames: %v", len(rows), got)
 }
 

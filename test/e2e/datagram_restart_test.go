@@ -54,7 +54,7 @@ func (m *mixed) testStop(t *testing.T) {
 // reconnected waits until the guest on the stream, which lost its connection after since, has one again.
 func (m *mixed) reconnected(t *testing.T, since time.Time) {
 	t.Helper()
-	q := m.guests[onStream].QMP()
+	q := m.guests[onStream].QMP
 	gone, err := q.WaitEvent(within(t, patience), lab.EventStreamDisconnected, since)
 	require.NoError(t, err)
 	_, err = q.WaitEvent(within(t, patience), lab.EventStreamConnected, gone.Time)
@@ -86,7 +86,7 @@ func (m *mixed) testDescriptorsEnded(t *testing.T) {
 			assert.NoError(t, err)
 		}
 	}
-	m.each(t, m.lost(), func(_ int, g *lab.Guest) error {
+	each(t, m.lost(), func(_ int, g *lab.Guest) error {
 		r, err := g.Run(within(t, time.Minute), "ping -c 2 -i 0.2 -W 1 "+gateway)
 		assert.NotZero(t, r.Code, "%s still has a network", g.Name)
 		assert.Contains(t, r.Output, "100% packet loss")
@@ -131,12 +131,9 @@ func (m *mixed) testRestart(t *testing.T, s os.Signal) {
 		}, 2*time.Minute, 50*time.Millisecond, "%s gets answers", g.Name)
 	}
 	for i, g := range guests {
-		_, err := g.Ping(within(t, time.Minute), m.leases[(i+1)%2].IP)
-		require.NoError(t, err, "before any DHCP")
+		ping(t, g, m.leases[(i+1)%2].IP) // before any DHCP
 	}
 	for _, i := range []int{onPath, onStream} { // the other order than the first time
-		lease, err := m.guests[i].DHCP(within(t, time.Minute))
-		require.NoError(t, err)
-		assert.Equal(t, m.leases[i], lease)
+		assert.Equal(t, m.leases[i], dhcp(t, m.guests[i]))
 	}
 }

@@ -6,10 +6,8 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -156,20 +154,8 @@ func (m *mixed) run(t *testing.T) {
 	t.Run("kill a daemon that hangs", m.testStalledKill)
 }
 
-// each calls f for guests at the same time and wants no error.
-func (m *mixed) each(t *testing.T, guests []*lab.Guest, f func(i int, g *lab.Guest) error) {
-	t.Helper()
-	errs := make([]error, len(guests))
-	var wg sync.WaitGroup
-	for i, g := range guests {
-		wg.Go(func() { errs[i] = f(i, g) })
-	}
-	wg.Wait()
-	require.NoError(t, errors.Join(errs...))
-}
-
 func (m *mixed) testLease(t *testing.T) {
-	m.each(t, m.guests, func(i int, g *lab.Guest) (err error) {
+	each(t, m.guests, func(i int, g *lab.Guest) (err error) {
 		m.leases[i], err = g.DHCP(within(t, time.Minute))
 		return err
 	})
@@ -184,7 +170,7 @@ func (m *mixed) testLease(t *testing.T) {
 
 // testPing: every guest reaches every other.
 func (m *mixed) testPing(t *testing.T) {
-	m.each(t, m.guests, func(i int, g *lab.Guest) error {
+	each(t, m.guests, func(i int, g *lab.Guest) error {
 		to := map[string]string{"gateway": gateway}
 		for j, lease := range m.leases {
 			if j != i {
@@ -216,12 +202,7 @@ func (m *mixed) testPrivate(t *testing.T) {
 	require.Empty(t, third.Faults())
 }
 
-func (m *mixed) count(t *testing.T) *lab.Peer {
-	t.Helper()
-	c, err := m.lab.Count(within(t, patience), m.socket, mustMAC(t, countMAC))
-	require.NoError(t, err)
-	return c
-}
+func (m *mixed) count(t *testing.T) *lab.Peer { return count(t, m.lab, m.socket) }
 
 // sends waits until frames of g arrive at c.
 func (m *mixed) sends(t *testing.T, c *lab.Peer, g *lab.Guest) {

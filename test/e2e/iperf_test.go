@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,9 +27,7 @@ func TestIPerf(t *testing.T) {
 	guests := boot(t, l, umlGuest(d.Socket, "one", 1), umlGuest(d.Socket, "two", 2))
 	var leases []lab.Lease
 	for _, g := range guests {
-		lease, err := g.DHCP(within(t, time.Minute))
-		require.NoError(t, err)
-		leases = append(leases, lease)
+		leases = append(leases, dhcp(t, g))
 	}
 	require.NoError(t, guests[1].Background(t.Context(), "iperf3 -s", "iperf"))
 	host := serveIPerf(t, l)

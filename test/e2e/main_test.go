@@ -39,6 +39,9 @@ var (
 	run     = labtest.Run
 	page    = labtest.Page
 	mustMAC = labtest.MAC
+	each    = labtest.Each
+	dhcp    = labtest.DHCP
+	ping    = labtest.Ping
 
 	newLab      func(t *testing.T) *lab.Lab
 	startDaemon func(t *testing.T, l *lab.Lab, program, socket string, args ...string) *lab.Daemon
@@ -53,13 +56,8 @@ func TestMain(m *testing.M) {
 	tools, daemonOld, daemonNew, daemonSim = programs.Tools, programs.Old, programs.New, programs.Sim
 	client, helper = programs.Client, programs.Helper
 	newLab, startDaemon = programs.NewLab, programs.StartDaemon
-	code := m.Run()
-	programs.Remove()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintf(os.Stderr, "goroutines left: %v\n", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		programs.Remove()
+		os.Exit(code)
+	}))
 }

@@ -82,8 +82,7 @@ func newNetwork(t *testing.T, program string, args ...string) *network {
 
 func (n *network) testLease(t *testing.T) {
 	for i, g := range n.guests {
-		lease, err := g.DHCP(within(t, time.Minute))
-		require.NoError(t, err)
+		lease := dhcp(t, g)
 		assert.Equal(t, lab.Lease{
 			IP: lease.IP, Bits: "24", Router: gateway, DNS: gateway, Server: gateway, Seconds: "3600",
 		}, lease)
@@ -99,9 +98,7 @@ func (n *network) testLease(t *testing.T) {
 func (n *network) testPing(t *testing.T) {
 	for i, g := range n.guests {
 		for _, to := range append(slices.Clone(n.hosts), n.leases[1-i].IP) {
-			mean, err := g.Ping(within(t, time.Minute), to)
-			require.NoError(t, err)
-			t.Logf("%s to %s: %s", g.Name, to, mean)
+			t.Logf("%s to %s: %s", g.Name, to, ping(t, g, to))
 		}
 	}
 }
@@ -121,17 +118,14 @@ func (n *network) testGuestNames(t *testing.T) {
 	names := []string{"web", "Db"}
 	for i, g := range n.guests {
 		run(t, g, "hostname "+names[i])
-		lease, err := g.DHCP(within(t, time.Minute))
-		require.NoError(t, err)
-		assert.Equal(t, n.leases[i].IP, lease.IP)
+		assert.Equal(t, n.leases[i].IP, dhcp(t, g).IP)
 	}
 	for i, g := range n.guests {
 		other, ip := strings.ToLower(names[1-i]), n.leases[1-i].IP
 		got, err := g.Resolve(within(t, time.Minute), other+".vmnet.internal")
 		require.NoError(t, err)
 		assert.Equal(t, ip, got, "%s asks for %s", g.Name, other)
-		_, err = g.Ping(within(t, time.Minute), other) // by what DHCP says where to look up short names
-		assert.NoError(t, err)
+		ping(t, g, other) // by what DHCP says where to look up short names
 		r := run(t, g, "nslookup "+ip)
 		assert.Contains(t, r.Output, other+".vmnet.internal")
 		r, err = g.Run(within(t, time.Minute), "nslookup unknown.vmnet.internal")
@@ -167,8 +161,7 @@ func (n *network) testOutside(t *testing.T) {
 
 // testPrivate: what one guest sends to the other does not reach a third client.
 func (n *network) testPrivate(t *testing.T) {
-	third, err := n.lab.Count(within(t, patience), n.daemon.Socket, mustMAC(t, countMAC))
-	require.NoError(t, err)
+	third := count(t, n.lab, n.daemon.Socket)
 	sendsTo(t, n.guests[0], n.guests[1])
 	assert.Zero(t, third.From(n.guests[0].MAC).Frames, "frames that were meant for another guest")
 	sendsToCounter(t, n.guests[0], third)
@@ -197,15 +190,12 @@ func (n *network) testRenew(t *testing.T) {
 	waitLease("deconfig")
 	_, err := g.EndBackground(t.Context(), "udhcpc")
 	require.NoError(t, err)
-	again, err := g.DHCP(within(t, time.Minute))
-	require.NoError(t, err)
-	assert.Equal(t, lease, again)
+	assert.Equal(t, lease, dhcp(t, g))
 }
 
 // testStop: a guest on fd 3, which does not come back, keeps running without its network.
 func (n *network) testStop(t *testing.T) {
-	counter, err := n.lab.Count(within(t, patience), n.daemon.Socket, mustMAC(t, countMAC))
-	require.NoError(t, err)
+	counter := count(t, n.lab, n.daemon.Socket)
 	for _, g := range n.guests {
 		require.NoError(t, g.Background(t.Context(), "guest load eth0 "+countMAC+" 1400", "load"))
 		require.Eventually(t, func() bool { return counter.From(g.MAC).Frames > 1000 }, patience, 20*time.Millisecond)

@@ -19,6 +19,14 @@ import (
 // patience is how long anything may take: a machine with much else to do has no time for a guest for seconds.
 const patience = time.Minute
 
+// count is a client of the daemon on socket that counts what comes from guests.
+func count(t *testing.T, l *lab.Lab, socket string) *lab.Peer {
+	t.Helper()
+	c, err := l.Count(within(t, patience), socket, mustMAC(t, countMAC))
+	require.NoError(t, err)
+	return c
+}
+
 // load has g send all it can to a MAC address for a second.
 func load(t *testing.T, g *lab.Guest, to string) {
 	t.Helper()

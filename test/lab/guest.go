@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -66,9 +67,11 @@ type Guest struct {
 	// Boot is how long it took until the guest was ready.
 	Boot time.Duration
 
+	// QMP is the connection to its QEMU; nil with UML.
+	QMP *QMP
+
 	proc  *Process
 	shell *shell
-	qmp   *QMP
 }
 
 // Boot boots a guest and waits until it takes commands. A boot that hangs is tried twice more.
@@ -136,7 +139,7 @@ func (l *Lab) qemuArgv(o GuestOptions, dir string) []string {
 	if qemu == "" {
 		qemu = l.opts.Tools.QEMU
 	}
-	return append(append([]string(nil), o.Wrap...), qemu,
+	return append(slices.Clone(o.Wrap), qemu,
 		"-name", o.Name, "-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "256",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", l.opts.Tools.Kernel, "-initrd", l.image,
@@ -158,7 +161,7 @@ func (g *Guest) connect(ctx context.Context, dir string) error {
 	if c, err = g.dial(ctx, filepath.Join(dir, monitorSocket)); err != nil {
 		return err
 	}
-	g.qmp, err = newQMP(c)
+	g.QMP, err = newQMP(c)
 	return err
 }
 
@@ -210,23 +213,13 @@ func (g *Guest) Must(ctx context.Context, command string) (Result, error) {
 	return r, err
 }
 
-// QMP is the connection to the guest's QEMU.
-func (g *Guest) QMP() *QMP { return g.qmp }
-
-// Process is the QEMU process.
-func (g *Guest) Process() *Process { return g.proc }
-
 // Stop turns the guest off the hard way.
 func (g *Guest) Stop() {
 	g.proc.Kill()
-	g.close()
-}
-
-func (g *Guest) close() {
 	if g.shell != nil {
-		g.shell.close()
+		_ = g.shell.conn.Close()
 	}
-	if g.qmp != nil {
-		g.qmp.Close()
+	if g.QMP != nil {
+		g.QMP.Close()
 	}
 }

@@ -33,16 +33,15 @@ func ServePage(ctx context.Context, address string) (*Page, error) {
 		return nil, fmt.Errorf("serve a page: %w", err)
 	}
 	p := &Page{}
-	p.Server = &httptest.Server{Listener: ln, Config: &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(p.answer)}}
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		p.paths = append(p.paths, r.URL.Path)
+		p.mu.Unlock()
+		_, _ = io.WriteString(w, PageText)
+	})
+	p.Server = &httptest.Server{Listener: ln, Config: &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: answer}}
 	p.Start()
 	return p, nil
-}
-
-func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	p.paths = append(p.paths, r.URL.Path)
-	p.mu.Unlock()
-	_, _ = io.WriteString(w, PageText)
 }
 
 // Port is the TCP port that was taken.

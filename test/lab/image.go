@@ -47,7 +47,17 @@ func buildImage(out string, t Tools, extra map[string]string) (err error) {
 		data, readErr := os.ReadFile(from)
 		err = errors.Join(err, readErr, c.add(name, cpio.TypeReg, data))
 	}
-	if err := errors.Join(err, addScripts(c), c.Close(), w.Flush()); err != nil {
+	entries, readErr := scripts.ReadDir("image")
+	err = errors.Join(err, readErr)
+	for _, e := range entries {
+		data, readErr := scripts.ReadFile("image/" + e.Name())
+		name := "lab/" + e.Name()
+		if e.Name() == "init" {
+			name = "init"
+		}
+		err = errors.Join(err, readErr, c.add(name, cpio.TypeReg, data))
+	}
+	if err := errors.Join(err, c.Close(), w.Flush()); err != nil {
 		return fmt.Errorf("pack guest image %s: %w", out, err)
 	}
 	return nil
@@ -60,17 +70,4 @@ func (c image) add(name string, kind cpio.FileMode, data []byte) error {
 	err := c.WriteHeader(&cpio.Header{Name: name, Mode: kind | 0o755, Size: int64(len(data))})
 	_, writeErr := c.Write(data)
 	return errors.Join(err, writeErr)
-}
-
-func addScripts(c image) error {
-	entries, err := scripts.ReadDir("image")
-	for _, e := range entries {
-		data, readErr := scripts.ReadFile("image/" + e.Name())
-		name := "lab/" + e.Name()
-		if e.Name() == "init" {
-			name = "init"
-		}
-		err = errors.Join(err, readErr, c.add(name, cpio.TypeReg, data))
-	}
-	return err
 }

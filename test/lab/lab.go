@@ -68,20 +68,17 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	if o.Tools == (Tools{}) {
 		return l, nil
 	}
-	if err := l.pack(ctx); err != nil {
+	if l.opts.Tools.Helper == "" {
+		l.opts.Tools.Helper = l.Path("guest")
+		err = BuildHelper(ctx, l.opts.Tools.Helper)
+	}
+	if err == nil {
+		err = buildImage(l.image, l.opts.Tools, l.opts.Files)
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
-}
-
-func (l *Lab) pack(ctx context.Context) error {
-	if l.opts.Tools.Helper == "" {
-		l.opts.Tools.Helper = l.Path("guest")
-		if err := BuildHelper(ctx, l.opts.Tools.Helper); err != nil {
-			return err
-		}
-	}
-	return buildImage(l.image, l.opts.Tools, l.opts.Files)
 }
 
 // Path is the path of a file called name in the lab's directory.
@@ -115,10 +112,15 @@ func (l *Lab) AtClose(f func()) {
 	l.ends = append(l.ends, f)
 }
 
-func (l *Lab) own(p *Process) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.procs = append(l.procs, p)
+// Together calls f for the numbers below n at the same time and returns all errors.
+func Together(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // TellEvery is how often a command that a person waits for says that it goes on.

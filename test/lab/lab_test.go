@@ -48,7 +48,7 @@ func TestPeerFault(t *testing.T) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
 	require.NoError(t, err)
 	t.Cleanup(func() { ln.Close() })
-	p := l.NewPeer(socket, net.HardwareAddr{2, 0, 0, 0, 0, 0x99}, time.Hour)
+	p := l.NewPeer(socket, net.HardwareAddr{2, 0, 0, 0, 0, 0x99}, time.Hour, false)
 	defer p.Close()
 	for _, cut := range []int{0, 20} {
 		c, err := ln.AcceptUnix()

@@ -44,20 +44,16 @@ const retryEvery = time.Millisecond
 // peerFrame is the size of the frames a Peer sends, in bytes.
 const peerFrame = 200
 
-// NewPeer starts a Peer with the address mac that sends a frame to each guest every interval.
-func (l *Lab) NewPeer(socket string, mac net.HardwareAddr, interval time.Duration) *Peer {
-	return l.newPeer(socket, mac, interval, false)
-}
-
 // Count is a Peer that sends nothing and follows all numbered frames, also those for others. It waits for the connection.
 func (l *Lab) Count(ctx context.Context, socket string, mac net.HardwareAddr) (*Peer, error) {
 	began := time.Now()
-	p := l.newPeer(socket, mac, time.Hour, true)
+	p := l.NewPeer(socket, mac, time.Hour, true)
 	_, err := p.WaitJoined(ctx, began)
 	return p, err
 }
 
-func (l *Lab) newPeer(socket string, mac net.HardwareAddr, interval time.Duration, all bool) *Peer {
+// NewPeer starts a Peer with the address mac that sends a frame to each guest every interval, and follows the frames for it, or all.
+func (l *Lab) NewPeer(socket string, mac net.HardwareAddr, interval time.Duration, all bool) *Peer {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Peer{
 		socket: socket, mac: mac, interval: interval, all: all, zero: time.Now(), stop: stop,
@@ -170,9 +166,6 @@ func (p *Peer) Cut() {
 	}
 }
 
-// Joined returns when the Peer connected for the first time after since, the zero Time when it has not.
-func (p *Peer) Joined(since time.Time) time.Time { return p.first(&p.joined, since) }
-
 // Ended returns when a connection of the Peer ended for the first time after since, the zero Time when none has.
 func (p *Peer) Ended(since time.Time) time.Time { return p.first(&p.ended, since) }
 
@@ -190,7 +183,7 @@ func (p *Peer) first(times *[]time.Time, since time.Time) time.Time {
 // WaitJoined waits for a connection made after since and returns when that was.
 func (p *Peer) WaitJoined(ctx context.Context, since time.Time) (t time.Time, err error) {
 	err = Poll(ctx, func() error {
-		if t = p.Joined(since); t.IsZero() {
+		if t = p.first(&p.joined, since); t.IsZero() {
 			return fmt.Errorf("no connection to %s", p.socket)
 		}
 		return nil
@@ -232,9 +225,17 @@ func readFrames(r io.Reader, take func(b frame.Batch)) error {
 	buf, have := make([]byte, 1<<20), 0
 	for {
 		n, err := r.Read(buf[have:])
-		rest, scanErr := scan(buf[:have+n], take)
-		if scanErr != nil {
-			return scanErr
+		rest := buf[:have+n]
+		for {
+			batch, used, _, scanErr := frame.Scan(rest)
+			if scanErr != nil {
+				return scanErr
+			}
+			if used == 0 {
+				break
+			}
+			take(batch)
+			rest = rest[used:]
 		}
 		have = copy(buf, rest)
 		switch {
@@ -247,17 +248,5 @@ func readFrames(r io.Reader, take func(b frame.Batch)) error {
 			return fmt.Errorf("read frames: %w", err)
 		}
 		return nil
-	}
-}
-
-// scan takes the whole frames of b and returns the rest.
-func scan(b []byte, take func(b frame.Batch)) (rest []byte, err error) {
-	for {
-		batch, used, _, err := frame.Scan(b)
-		if err != nil || used == 0 {
-			return b, err
-		}
-		take(batch)
-		b = b[used:]
 	}
 }

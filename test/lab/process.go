@@ -65,7 +65,9 @@ func (l *Lab) start(c command) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go p.watch(r, c.line)
-	l.own(p)
+	l.mu.Lock()
+	l.procs = append(l.procs, p)
+	l.mu.Unlock()
 	return p, nil
 }
 

@@ -5,7 +5,6 @@ package lab
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -80,25 +79,17 @@ func (q *QMP) Execute(command string) (json.RawMessage, error) {
 	if _, err := fmt.Fprintf(q.conn, "{\"execute\": %q}\n", command); err != nil {
 		return nil, fmt.Errorf("run qmp %s: %w", command, err)
 	}
-	m, err := q.reply()
-	if err != nil {
-		return nil, fmt.Errorf("run qmp %s: %w", command, err)
-	}
-	if m.Error != nil {
-		return nil, fmt.Errorf("run qmp %s: %s", command, m.Error.Desc)
-	}
-	return m.Return, nil
-}
-
-func (q *QMP) reply() (qmpMessage, error) {
 	select {
 	case m, ok := <-q.replies:
 		if !ok {
-			return m, ErrEnded
+			return nil, fmt.Errorf("run qmp %s: %w", command, ErrEnded)
 		}
-		return m, nil
+		if m.Error != nil {
+			return nil, fmt.Errorf("run qmp %s: %s", command, m.Error.Desc)
+		}
+		return m.Return, nil
 	case <-time.After(time.Minute):
-		return qmpMessage{}, errors.New("no answer for a minute")
+		return nil, fmt.Errorf("run qmp %s: no answer for a minute", command)
 	}
 }
 

@@ -101,5 +101,3 @@ func (s *shell) exchange(command string) (Result, error) {
 		return Result{Output: out.String(), Code: n}, nil
 	}
 }
-
-func (s *shell) close() { _ = s.conn.Close() }

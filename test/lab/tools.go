@@ -75,7 +75,12 @@ func FindTools(all bool) (Tools, error) {
 		Modules: filepath.Join(guest, "modules"),
 		Busybox: filepath.Join(guest, "busybox"),
 	}
-	for _, f := range []string{t.Kernel, t.Modules, t.Busybox} {
+	needed := []string{t.Kernel, t.Modules, t.Busybox}
+	if all {
+		t.IPXE, t.UML = distroIPXE, filepath.Join(cache, umlDir)
+		needed = append(needed, t.IPXE, filepath.Join(t.UML, umlProgram))
+	}
+	for _, f := range needed {
 		if _, err := os.Stat(f); err != nil {
 			return Tools{}, fmt.Errorf("%w: %w", ErrMissing, err)
 		}
@@ -83,19 +88,11 @@ func FindTools(all bool) (Tools, error) {
 	if t.QEMU, err = findQEMU(os.Getenv("E2E_QEMU"), "", version{7, 2}); err != nil {
 		return Tools{}, err
 	}
-	if !all {
-		return t, nil
-	}
-	own := filepath.Join(cache, qemuDir, "qemu-system-x86_64")
-	if t.NewQEMU, err = findQEMU(os.Getenv("E2E_QEMU_NEW"), own, version{9, 2}); err != nil {
-		return Tools{}, err
-	}
-	if _, err := os.Stat(distroIPXE); err != nil {
-		return Tools{}, fmt.Errorf("%w: %w", ErrMissing, err)
-	}
-	t.IPXE, t.UML = distroIPXE, filepath.Join(cache, umlDir)
-	if _, err := os.Stat(filepath.Join(t.UML, umlProgram)); err != nil {
-		return Tools{}, fmt.Errorf("%w: %w", ErrMissing, err)
+	if all {
+		own := filepath.Join(cache, qemuDir, "qemu-system-x86_64")
+		if t.NewQEMU, err = findQEMU(os.Getenv("E2E_QEMU_NEW"), own, version{9, 2}); err != nil {
+			return Tools{}, err
+		}
 	}
 	return t, nil
 }
@@ -135,9 +132,14 @@ func qemuVersion(path string) (version, error) {
 }
 
 // BuildGo builds the command in package pkg (a path such as ./cmd/x, looked up from the module's root) for this Linux
-// machine to the file out, statically linked, with the go command that $GO names. The extra arguments go to go build.
+// machine to the file out, statically linked unless -race is among the extra arguments, with the go command that $GO names. These
+// arguments go to go build.
 func BuildGo(ctx context.Context, pkg, out string, extra ...string) error {
-	return buildGo(ctx, pkg, out, nil, extra)
+	cgo := "CGO_ENABLED=0"
+	if slices.Contains(extra, "-race") {
+		cgo = "CGO_ENABLED=1"
+	}
+	return buildGo(ctx, pkg, out, []string{cgo}, extra)
 }
 
 func buildGo(ctx context.Context, pkg, out string, env, extra []string) error {
@@ -148,7 +150,7 @@ func buildGo(ctx context.Context, pkg, out string, env, extra []string) error {
 	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, extra...)
 	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("GO"), "go"), append(args, pkg)...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), append(env, "CGO_ENABLED=0")...)
+	cmd.Env = append(os.Environ(), env...)
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, msg)
 	}
@@ -157,7 +159,19 @@ func buildGo(ctx context.Context, pkg, out string, env, extra []string) error {
 
 // BuildHelper builds the guests' helper program to the file out. Guests are x86-64 machines with Linux wherever this runs.
 func BuildHelper(ctx context.Context, out string) error {
-	return buildGo(ctx, "./test/lab/guest", out, []string{"GOOS=linux", "GOARCH=amd64"}, nil)
+	return buildGo(ctx, "./test/lab/guest", out, []string{"GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0"}, nil)
+}
+
+// Install puts a copy of program at path, as a package manager does: by a rename.
+func Install(program, path string) error {
+	b, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", b, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // ModuleRoot is the directory with go.mod, above the working directory.

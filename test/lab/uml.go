@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -24,21 +25,20 @@ func (l *Lab) launchUML(_ context.Context, o GuestOptions, dir string) (*Guest, 
 		return nil, fmt.Errorf("start %s: %w", o.Name, err)
 	}
 	defer theirs.Close()
-	p, err := l.start(command{name: o.Name, argv: l.umlArgv(o, dir), env: append([]string{"LD_PRELOAD=" + filepath.Join(l.opts.Tools.UML, umlState)}, o.Env...), stdin: theirs})
+	uml := l.opts.Tools.UML
+	// What the kernel does not know of its command line is the environment of the first process.
+	argv := append(slices.Clone(o.Wrap), filepath.Join(uml, umlProgram),
+		"umid="+o.Name, "uml_dir="+dir, "mem=160M", "initrd="+l.image,
+		"vec0:transport=fd,fd=3,depth=128,mac="+o.MAC,
+		"con=null", "con0=null,fd:1", "ssl1=fd:0", "quiet", "panic=-1",
+		"clients="+uml)
+	env := append([]string{"LD_PRELOAD=" + filepath.Join(uml, umlState)}, o.Env...)
+	p, err := l.start(command{name: o.Name, argv: argv, env: env, stdin: theirs})
 	if err != nil {
 		ours.Close()
 		return nil, err
 	}
 	return &Guest{Name: o.Name, proc: p, shell: newShell(ours)}, nil
-}
-
-// umlArgv: what the kernel does not know of its command line is the environment of the first process.
-func (l *Lab) umlArgv(o GuestOptions, dir string) []string {
-	return append(append([]string(nil), o.Wrap...), filepath.Join(l.opts.Tools.UML, umlProgram),
-		"umid="+o.Name, "uml_dir="+dir, "mem=160M", "initrd="+l.image,
-		"vec0:transport=fd,fd=3,depth=128,mac="+o.MAC,
-		"con=null", "con0=null,fd:1", "ssl1=fd:0", "quiet", "panic=-1",
-		"clients="+l.opts.Tools.UML)
 }
 
 func stdinPair() (theirs *os.File, ours net.Conn, err error) {

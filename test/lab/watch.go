@@ -26,25 +26,14 @@ func (g *Guest) Watch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	return Poll(ctx, func() error {
-		_, err := g.Counted(ctx, false)
+		_, err := g.Seen(ctx, "count")
 		return err
 	})
 }
 
-// Seen is what has come to the guest since the last cut, by the address of the sender.
-func (g *Guest) Seen(ctx context.Context) (map[string]sequence.Report, error) {
-	return g.reports(ctx, "report")
-}
-
-// Counted is Seen without the gaps, which take some time over the serial line. With cut it begins a new period.
-func (g *Guest) Counted(ctx context.Context, cut bool) (map[string]sequence.Report, error) {
-	if cut {
-		return g.reports(ctx, "cut")
-	}
-	return g.reports(ctx, "count")
-}
-
-func (g *Guest) reports(ctx context.Context, word string) (map[string]sequence.Report, error) {
+// Seen is what has come to the guest since the last cut, by the address of the sender. The word is "report", "count" for the same
+// without the gaps, which take some time over the serial line, or "cut", which begins a new period too.
+func (g *Guest) Seen(ctx context.Context, word string) (map[string]sequence.Report, error) {
 	r, err := g.Must(ctx, "echo "+word+" | nc 127.0.0.1 "+watchPort)
 	if err != nil {
 		return nil, err
@@ -56,12 +45,8 @@ func (g *Guest) reports(ctx context.Context, word string) (map[string]sequence.R
 	return reports, nil
 }
 
-// Load has the guest send numbered frames of size bytes to the address mac as fast as it can, until EndBackground of "load".
-func (g *Guest) Load(ctx context.Context, mac string, size int) error {
-	return g.Background(ctx, fmt.Sprintf("guest load eth0 %s %d", mac, size), "load")
-}
-
-// Pace has the guest send a numbered frame to the address mac every interval, until EndBackground of name.
+// Pace has the guest send a numbered frame of size bytes to the address mac every interval, or as fast as it can for 0, until
+// EndBackground of name.
 func (g *Guest) Pace(ctx context.Context, mac string, size int, interval time.Duration, name string) error {
 	return g.Background(ctx, fmt.Sprintf("guest pace eth0 %s %d %d", mac, size, interval.Microseconds()), name)
 }

@@ -40,19 +40,14 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	tools = programs.Tools
-	code := m.Run()
-	programs.Remove()
-	if err := results.write(*out); err != nil {
-		fmt.Fprintf(os.Stderr, "write results: %v\n", err)
-		code = 1
-	}
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintf(os.Stderr, "goroutines left: %v\n", err)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		programs.Remove()
+		if err := results.write(*out); err != nil {
+			fmt.Fprintf(os.Stderr, "write results: %v\n", err)
 			code = 1
 		}
-	}
-	os.Exit(code)
+		os.Exit(code)
+	}))
 }
 
 // times is short in the short version and much in the long one.

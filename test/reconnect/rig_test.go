@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -62,7 +61,7 @@ func newRig(t *testing.T, program string, args ...string) *rig {
 		r.backend = "vmnet"
 	}
 	r.start(t)
-	r.peer = l.NewPeer(r.socket, labtest.MAC(t, peerMAC), peerEvery)
+	r.peer = l.NewPeer(r.socket, labtest.MAC(t, peerMAC), peerEvery, false)
 	return r
 }
 
@@ -87,7 +86,7 @@ func (r *rig) boot(t *testing.T, options ...lab.GuestOptions) {
 		options[i].Name = fmt.Sprintf("g%d", i)
 	}
 	r.guests = boot(t, r.lab, options...)
-	r.each(t, func(_ int, g *lab.Guest) error {
+	labtest.Each(t, r.guests, func(_ int, g *lab.Guest) error {
 		return errors.Join(g.Watch(t.Context()), r.peer.SendTo(g.MAC))
 	})
 }
@@ -97,25 +96,13 @@ func (r *rig) load(t *testing.T, guests ...int) {
 	t.Helper()
 	for n, i := range guests {
 		g, next := r.guests[i], r.guests[guests[(n+1)%len(guests)]]
-		require.NoError(t, g.Load(t.Context(), peerMAC, loadBytes))
+		require.NoError(t, g.Pace(t.Context(), peerMAC, loadBytes, 0, "load"))
 		if next != g {
 			require.NoError(t, g.Pace(t.Context(), next.MAC, 200, othersEvery, "others"))
 		}
 	}
 	_, err := r.alive(t.Context(), patience, guests...)
 	require.NoError(t, err)
-}
-
-// each calls f for all guests at the same time and wants no error.
-func (r *rig) each(t *testing.T, f func(i int, g *lab.Guest) error) {
-	t.Helper()
-	errs := make([]error, len(r.guests))
-	var wg sync.WaitGroup
-	for i, g := range r.guests {
-		wg.Go(func() { errs[i] = f(i, g) })
-	}
-	wg.Wait()
-	require.NoError(t, errors.Join(errs...))
 }
 
 func (r *rig) start(t *testing.T) {
@@ -129,20 +116,18 @@ type life struct{ tx, rx bool }
 // alive waits up to d until frames arrive from and at the given guests. It is an error when a guest's serial line fails, or
 // with patience when a direction is dead.
 func (r *rig) alive(ctx context.Context, d time.Duration, guests ...int) ([]life, error) {
-	lives, errs := make([]life, len(r.guests)), make([]error, len(r.guests))
-	var wg sync.WaitGroup
-	for _, i := range guests {
-		wg.Go(func() { lives[i], errs[i] = r.guestAlive(ctx, i, d) })
-	}
-	wg.Wait()
-	return lives, errors.Join(errs...)
+	lives := make([]life, len(r.guests))
+	return lives, lab.Together(len(guests), func(n int) (err error) {
+		lives[guests[n]], err = r.guestAlive(ctx, guests[n], d)
+		return err
+	})
 }
 
 func (r *rig) guestAlive(ctx context.Context, i int, d time.Duration) (l life, err error) {
 	g, end := r.guests[i], time.Now().Add(d)
 	tx, rx := r.peer.From(g.MAC).Frames, uint64(0)
 	for first := true; ; first = false {
-		seen, err := r.counted(ctx, g, false)
+		seen, err := r.seen(ctx, g, "count")
 		if err != nil {
 			return l, err
 		}
@@ -164,18 +149,18 @@ func (r *rig) guestAlive(ctx context.Context, i int, d time.Duration) (l life, e
 	}
 }
 
-// counted is lab.Guest.Counted within a minute.
-func (r *rig) counted(ctx context.Context, g *lab.Guest, cut bool) (map[string]sequence.Report, error) {
+// seen is lab.Guest.Seen within a minute.
+func (r *rig) seen(ctx context.Context, g *lab.Guest, word string) (map[string]sequence.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return g.Counted(ctx, cut)
+	return g.Seen(ctx, word)
 }
 
 // revive is what a user can do for a guest whose network died with a connection: QEMU's stop and cont.
 func (r *rig) revive(t *testing.T, i int) {
 	t.Helper()
 	for _, command := range []string{"stop", "cont"} {
-		_, err := r.guests[i].QMP().Execute(command)
+		_, err := r.guests[i].QMP.Execute(command)
 		require.NoError(t, err)
 	}
 	_, err := r.alive(t.Context(), patience, i)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/labtest"
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab/sequence"
 )
 
@@ -73,8 +74,8 @@ func (c trial) round(t *testing.T) map[int]Outcome {
 	t.Helper()
 	r := c.rig
 	r.peer.Cut()
-	r.each(t, func(_ int, g *lab.Guest) error {
-		_, err := r.counted(t.Context(), g, true)
+	labtest.Each(t, r.guests, func(_ int, g *lab.Guest) error {
+		_, err := r.seen(t.Context(), g, "cut")
 		return err
 	})
 	began := time.Now()
@@ -117,7 +118,7 @@ func (c trial) lives(t *testing.T) []life {
 func (c trial) outcome(t *testing.T, i int, began, listens time.Time, l life) Outcome {
 	t.Helper()
 	r, g := c.rig, c.rig.guests[i]
-	seen, err := g.Seen(within(t, time.Minute))
+	seen, err := r.seen(t.Context(), g, "report")
 	require.NoError(t, err)
 	tx, rx := r.peer.From(g.MAC), seen[peerMAC]
 	var others sequence.Report
@@ -141,7 +142,7 @@ func (c trial) outcome(t *testing.T, i int, began, listens time.Time, l life) Ou
 // away is how often and for how long QEMU had no connection since began, until it was there for good.
 func away(g *lab.Guest, began time.Time) (n int, d time.Duration) {
 	var gone, back time.Time
-	for _, e := range g.QMP().Events() {
+	for _, e := range g.QMP.Events() {
 		switch {
 		case e.Time.Before(began):
 		case e.Name == lab.EventStreamDisconnected:

@@ -7,7 +7,6 @@ package reconnect
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab/labtest"
 )
 
 // paceEvery is the time between two frames of a guest to the peer while its daemon is upgraded, pumpMbit what each guest
@@ -93,7 +93,7 @@ func testUpgrade(t *testing.T, program string, l Limits) {
 func (r *rig) pump(t *testing.T) {
 	t.Helper()
 	leases := make([]lab.Lease, len(r.guests))
-	r.each(t, func(i int, g *lab.Guest) (err error) {
+	labtest.Each(t, r.guests, func(i int, g *lab.Guest) (err error) {
 		if leases[i], err = g.DHCP(within(t, time.Minute)); err != nil {
 			return err
 		}
@@ -137,8 +137,8 @@ func (r *rig) upgrade(t *testing.T) time.Duration {
 	t.Helper()
 	var res lab.Result
 	for try := 1; ; try++ {
-		replace(t, r.program)
-		var err error
+		err := lab.Install(r.program, r.program)
+		require.NoError(t, err)
 		res, err = r.lab.RunDaemon(within(t, time.Minute), programs.New, "upgrade", "--json", r.socket)
 		require.NoError(t, err)
 		if try == tries || !slowUpgrade.MatchString(res.Output) {
@@ -165,18 +165,4 @@ func (r *rig) upgrade(t *testing.T) time.Duration {
 	}
 	require.GreaterOrEqual(t, kept, len(r.guests)+1, "clients kept: %v", answer.Clients)
 	return time.Duration(answer.Gap * float64(time.Millisecond))
-}
-
-// replace puts a copy of a program in its own place, as an installation does.
-func replace(t *testing.T, program string) {
-	t.Helper()
-	in, err := os.Open(program)
-	require.NoError(t, err)
-	defer in.Close()
-	out, err := os.OpenFile(program+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
-	require.NoError(t, err)
-	_, err = io.Copy(out, in)
-	require.NoError(t, err)
-	require.NoError(t, out.Close())
-	require.NoError(t, os.Rename(program+".new", program))
 }

@@ -95,7 +95,11 @@ func verifyConn(c net.Conn, p *progress) error {
 
 // pump sends blocks over one TCP connection, mbit of them in a second (0: all it takes), until it breaks or is killed.
 func pump(addr string, mbit int) error {
-	c, err := dialVerify(addr)
+	c, err := net.DialTimeout("tcp", addr, patience)
+	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); { // verify may just be starting
+		time.Sleep(50 * time.Millisecond)
+		c, err = net.DialTimeout("tcp", addr, patience)
+	}
 	if err != nil {
 		return err
 	}
@@ -125,13 +129,3 @@ func pump(addr string, mbit int) error {
 
 // patience is how much longer than it takes on a machine with nothing else to do anything may take.
 const patience = 30 * time.Second
-
-// dialVerify tries for a while, since verify may just be starting.
-func dialVerify(addr string) (net.Conn, error) {
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		c, err := net.DialTimeout("tcp", addr, patience)
-		if err == nil || time.Now().After(end) {
-			return c, err
-		}
-	}
-}

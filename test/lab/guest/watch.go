@@ -57,20 +57,15 @@ func watch(iface string) error {
 		}
 		// What a bridge floods for another station does not count. It arrives where the interface is promiscuous.
 		if f, ok, intact := sequence.Parse(b[:n]); ok && bytes.Equal(b[:6], ifi.HardwareAddr) {
-			w.take(net.HardwareAddr(b[6:12]).String(), f, clock, intact)
+			from := net.HardwareAddr(b[6:12]).String()
+			w.mu.Lock()
+			if w.from[from] == nil {
+				w.from[from] = &sequence.Tracker{}
+			}
+			w.from[from].Take(f, clock.now(), intact)
+			w.mu.Unlock()
 		}
 	}
-}
-
-func (w *watcher) take(from string, f sequence.Frame, c clock, intact bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t := w.from[from]
-	if t == nil {
-		t = &sequence.Tracker{}
-		w.from[from] = t
-	}
-	t.Take(f, c.now(), intact)
 }
 
 // serve tells each connection what there is. A connection sends one line: "report" for all there is, "count" for all but the

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -125,14 +124,34 @@ func (p *Programs) StartDaemon(t *testing.T, l *lab.Lab, program, socket string,
 // Boot boots guests at the same time.
 func Boot(t *testing.T, l *lab.Lab, options ...lab.GuestOptions) []*lab.Guest {
 	t.Helper()
-	guests, errs := make([]*lab.Guest, len(options)), make([]error, len(options))
-	var wg sync.WaitGroup
-	for i, o := range options {
-		wg.Go(func() { guests[i], errs[i] = l.Boot(t.Context(), o) })
-	}
-	wg.Wait()
-	check(t, errors.Join(errs...))
+	guests := make([]*lab.Guest, len(options))
+	check(t, lab.Together(len(options), func(i int) (err error) {
+		guests[i], err = l.Boot(t.Context(), options[i])
+		return err
+	}))
 	return guests
+}
+
+// Each calls f for guests at the same time and wants no error.
+func Each(t *testing.T, guests []*lab.Guest, f func(i int, g *lab.Guest) error) {
+	t.Helper()
+	check(t, lab.Together(len(guests), func(i int) error { return f(i, guests[i]) }))
+}
+
+// DHCP gets a lease for a guest within a minute.
+func DHCP(t *testing.T, g *lab.Guest) lab.Lease {
+	t.Helper()
+	lease, err := g.DHCP(Within(t, time.Minute))
+	check(t, err)
+	return lease
+}
+
+// Ping has a guest ping an address, with all answers within a minute.
+func Ping(t *testing.T, g *lab.Guest, address string) time.Duration {
+	t.Helper()
+	mean, err := g.Ping(Within(t, time.Minute), address)
+	check(t, err)
+	return mean
 }
 
 // Page serves a page of the host on address until the test ends.
