@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/internal/hostfs"
@@ -95,7 +96,7 @@ func (l *lima) attach(ctx context.Context, src source) (*daemon, error) {
 	if l.iface != "" {
 		argv = l.asRoot(src.program, "--vmnet-mode=bridged", "--vmnet-interface="+l.iface, src.socket)
 	}
-	l.say("Starting %s", quote(argv))
+	l.say("Starting %s", strings.Join(argv, " "))
 	return l.startProgram(ctx, src, argv)
 }
 

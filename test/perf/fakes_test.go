@@ -122,7 +122,7 @@ func (w *world) write(name, text string, mode os.FileMode) {
 func (w *world) call(ctx context.Context, args ...string) int {
 	w.t.Helper()
 	code := w.main(ctx, append(args, "-o", w.path("out")))
-	w.t.Logf("%s: code %d\n%s%s", quote(args), code, &w.stdout, &w.stderr)
+	w.t.Logf("%s: code %d\n%s%s", strings.Join(args, " "), code, &w.stdout, &w.stderr)
 	return code
 }
 

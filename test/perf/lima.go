@@ -11,17 +11,17 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // lima are virtual machines of Lima on macOS.
 type lima struct {
 	*perf
-	iperf   string   // on the host
-	address string   // of perf1
-	started []string // machines
+	iperf   string // on the host
+	address string // of perf1
+	started int    // machines
 }
 
 // An instance is what limactl list tells of a machine.
@@ -121,40 +121,34 @@ func (l *lima) start(ctx context.Context, count int, d *daemon) error {
 			return err
 		}
 	}
-	errs := make([]error, count)
-	var wg sync.WaitGroup
-	for n := 1; n <= count; n++ {
-		l.started = append(l.started, name(n))
-		wg.Go(func() { _, errs[n-1] = output(ctx, "limactl", "start", "--tty=false", name(n)) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	l.started = count
+	err := lab.Together(count, func(i int) error {
+		_, err := output(ctx, "limactl", "start", "--tty=false", name(i+1))
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if _, err := output(ctx, l.inMachine(1, "sudo", "systemctl", "restart", "iperf3.service")...); err != nil {
 		return err
 	}
-	return l.await(ctx, func() (err error) {
-		l.address, err = l.findAddress(ctx)
-		return err
+	return l.await(ctx, func() error { // perf1's address in the daemon's network
+		out, err := output(ctx, l.inMachine(1, "ip", "-4", "-o", "addr", "show", "dev", "lima0")...)
+		if err != nil {
+			return err
+		}
+		m := inetRE.FindSubmatch(out)
+		if m == nil {
+			return errors.New("lima0 of vmnet2-perf1 has no address: does the daemon's DHCP server work?")
+		}
+		l.address = string(m[1])
+		return nil
 	})
 }
 
 // inMachine is the command that runs another in machine n.
 func (l *lima) inMachine(n int, command ...string) []string {
 	return append([]string{"limactl", "shell", "--workdir", "/", name(n)}, command...)
-}
-
-// findAddress is perf1's address in the daemon's network.
-func (l *lima) findAddress(ctx context.Context) (string, error) {
-	out, err := output(ctx, l.inMachine(1, "ip", "-4", "-o", "addr", "show", "dev", "lima0")...)
-	if err != nil {
-		return "", err
-	}
-	if m := inetRE.FindSubmatch(out); m != nil {
-		return string(m[1]), nil
-	}
-	return "", errors.New("lima0 of vmnet2-perf1 has no address: does the daemon's DHCP server work?")
 }
 
 func (l *lima) transfer(ctx context.Context, direction string, seconds int) ([]byte, error) {
@@ -172,15 +166,12 @@ func (l *lima) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
 	var errs []error
-	for _, m := range l.started {
-		if _, err := output(ctx, "limactl", "stop", m); err != nil {
-			_, err = output(ctx, "limactl", "stop", "--force", m)
+	for n := 1; n <= l.started; n++ {
+		if _, err := output(ctx, "limactl", "stop", name(n)); err != nil {
+			_, err = output(ctx, "limactl", "stop", "--force", name(n))
 			errs = append(errs, err)
 		}
 	}
-	l.started = nil
+	l.started = 0
 	return errors.Join(errs...)
 }
-
-// quote shows an argument vector as one would type it.
-func quote(argv []string) string { return strings.Join(argv, " ") }

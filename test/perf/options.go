@@ -107,7 +107,15 @@ func parse(args []string, goos string) (options, error) {
 	if err := o.check(goos); err != nil {
 		return o, err
 	}
-	return o, o.absolute()
+	for _, path := range []*string{&o.out, &o.daemon, &o.old, &o.new} { // absolute, since the working directory changes
+		if *path == "" || *path == wordTree {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return o, fmt.Errorf("find %s: %w", *path, err)
+		}
+	}
+	return o, nil
 }
 
 // check refuses what does not go together and fills in what depends on the system.
@@ -137,19 +145,6 @@ func (o *options) check(goos string) error {
 		return usageError("--old is missing: the program socket_vmnet, or the socket of one that is running")
 	case o.verb == vmToVM && o.count < 2:
 		return usageError("vm-to-vm needs two machines: -c 2")
-	}
-	return nil
-}
-
-// absolute makes paths absolute, since the working directory changes.
-func (o *options) absolute() (err error) {
-	for _, path := range []*string{&o.out, &o.daemon, &o.old, &o.new} {
-		if *path == "" || *path == wordTree {
-			continue
-		}
-		if *path, err = filepath.Abs(*path); err != nil {
-			return fmt.Errorf("find %s: %w", *path, err)
-		}
 	}
 	return nil
 }

@@ -94,7 +94,11 @@ func (p *perf) with(ctx context.Context, src source, directions ...string) (resu
 			return nil, fmt.Errorf("%s: %w", direction, err)
 		}
 		results = append(results, r)
-		p.say("%s %s", direction, r.summary())
+		note := ""
+		if r.use.note != "" {
+			note = "; " + r.use.note
+		}
+		p.say("%s %.3f Gbit/s, daemon %s s of CPU per GB%s", direction, r.use.bitsPerSecond/1e9, decimal(r.use.cpuPerGB), note)
 	}
 	return results, nil
 }

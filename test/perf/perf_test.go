@@ -107,7 +107,10 @@ func TestInterrupt(t *testing.T) {
 	defer cancel()
 	code := make(chan int, 1)
 	go func() { code <- w.main(ctx, []string{"run"}) }()
-	require.Eventually(t, func() bool { return exists(w.path("sleeping")) }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(w.path("sleeping"))
+		return err == nil
+	}, patience, 10*time.Millisecond)
 	cancel()
 	assert.Equal(t, 1, <-code)
 	assert.Contains(t, w.stderr.String(), "interrupted; what it started has been ended")
@@ -128,9 +131,10 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"DIR/bin/socket_vmnet", "DIR/bin/new", "DIR/bin/new", "DIR/bin/socket_vmnet"}, started, "A B B A")
-	assert.Equal(t, 4, strings.Count(quote(calls), "sudo kill -TERM "))
-	assert.Equal(t, 4, strings.Count(quote(calls), "limactl stop vmnet2-perf2"), "machines have their socket for as long as they run")
-	assert.NotContains(t, quote(calls), "iperf3-darwin", "one direction only")
+	all := strings.Join(calls, "\n")
+	assert.Equal(t, 4, strings.Count(all, "sudo kill -TERM "))
+	assert.Equal(t, 4, strings.Count(all, "limactl stop vmnet2-perf2"), "machines have their socket for as long as they run")
+	assert.NotContains(t, all, "iperf3-darwin", "one direction only")
 	for _, name := range []string{"000.old", "000.new", "001.new", "001.old"} {
 		assert.FileExists(t, w.path("out/old-new/shared-vz-2.vm-to-vm/"+name+".json"))
 	}
@@ -142,7 +146,7 @@ func TestCompare(t *testing.T) {
 func TestDaemonThatDoesNotStart(t *testing.T) {
 	w := created(t)
 	w.fails("it ended before it was ready\n  vmnet_start_interface: not permitted", "run", "-s", w.path("bin/broken"))
-	assert.NotContains(t, quote(w.calls()), "limactl start")
+	assert.NotContains(t, strings.Join(w.calls(), "\n"), "limactl start")
 	w.listen(w.path("run/socket_vmnet.perf"))
 	w.fails("another daemon is running on", "run", "-s", w.path("bin/socket_vmnet"))
 }

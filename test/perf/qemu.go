@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
@@ -81,13 +79,11 @@ func (q *qemu) attach(ctx context.Context, src source) (*daemon, error) {
 
 func (q *qemu) start(ctx context.Context, count int, d *daemon) error {
 	q.guests = make([]*lab.Guest, count)
-	errs := make([]error, count)
-	var wg sync.WaitGroup
-	for n := 1; n <= count; n++ {
-		wg.Go(func() { q.guests[n-1], errs[n-1] = q.boot(ctx, n, d.socket) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	err := lab.Together(count, func(i int) (err error) {
+		q.guests[i], err = q.boot(ctx, i+1, d.socket)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	r, err := q.guests[0].Must(ctx, "ip -4 -o addr show dev eth0 && iperf3 --server --daemon")
@@ -119,10 +115,12 @@ func (q *qemu) transfer(ctx context.Context, direction string, seconds int) ([]b
 	if direction == vmToVM {
 		return q.inGuest(ctx, 2, seconds, clientArgs(q.server, seconds))
 	}
-	port, err := freePort()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find a free port: %w", err)
 	}
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	l.Close()
 	// The user-space network lets connections out and none in, so the machine opens it in both directions.
 	more := []string{"--port", port}
 	if direction == hostToVM {
@@ -150,22 +148,12 @@ func (q *qemu) transfer(ctx context.Context, direction string, seconds int) ([]b
 func (q *qemu) inGuest(ctx context.Context, n, seconds int, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+slack)
 	defer cancel()
-	r, err := q.guests[n-1].Run(ctx, quote(append([]string{"iperf3"}, args...)))
+	r, err := q.guests[n-1].Run(ctx, "iperf3 "+strings.Join(args, " "))
 	if err == nil && r.Code != 0 {
 		_, err = parseTransfer([]byte(r.Output))
 		err = fmt.Errorf("iperf3 in %s ended with code %d: %w", name(n), r.Code, err)
 	}
 	return []byte(r.Output), err
-}
-
-// freePort is a TCP port of the loopback that was free a moment ago.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
 }
 
 func (q *qemu) stop(context.Context) error {
@@ -195,7 +183,8 @@ func guestFiles(ctx context.Context, iperf, dir string) (map[string]string, erro
 		if strings.HasPrefix(filepath.Base(library), "ld-") {
 			loader = filepath.Base(library)
 		}
-		if beside := filepath.Join(filepath.Dir(library), unlinked); exists(beside) {
+		beside := filepath.Join(filepath.Dir(library), unlinked)
+		if _, err := os.Stat(beside); err == nil {
 			files[unlinked] = beside
 		}
 	}
@@ -209,9 +198,4 @@ func guestFiles(ctx context.Context, iperf, dir string) (map[string]string, erro
 	}
 	files["iperf3"] = script
 	return files, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -67,14 +67,6 @@ func (r *result) write(path string) error {
 	return nil
 }
 
-func (r *result) summary() string {
-	s := fmt.Sprintf("%.3f Gbit/s, daemon %s s of CPU per GB", r.use.bitsPerSecond/1e9, decimal(r.use.cpuPerGB))
-	if r.use.note != "" {
-		s += "; " + r.use.note
-	}
-	return s
-}
-
 // decimal is a number in a table, "-" where it was not measured.
 func decimal(v *float64) string {
 	if v == nil {
@@ -146,12 +138,7 @@ func (p *perf) consumed(ctx context.Context, pid int) (seconds float64, err erro
 	if err != nil {
 		return 0, err
 	}
-	return parsePS(string(text))
-}
-
-// parsePS reads what ps prints: minutes:seconds, with hours in front on some systems.
-func parsePS(text string) (seconds float64, err error) {
-	for part := range strings.SplitSeq(strings.TrimSpace(text), ":") {
+	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ":") { // minutes:seconds, with hours in front on some systems
 		v, err := strconv.ParseFloat(strings.Replace(part, ",", ".", 1), 64) // a comma in some languages
 		if err != nil {
 			return 0, fmt.Errorf("ps says %q: %w", text, err)
