@@ -39,10 +39,6 @@ type entry struct {
 	uncertain bool // what was sent to this daemon is not known
 }
 
-func newBook(r *run, file *os.File) *book {
-	return &book{r: r, file: file, entries: map[[6]byte]*entry{}}
-}
-
 // suspicious is what the daemon must never log.
 var suspicious = regexp.MustCompile(`^ERROR|panic|DATA RACE|internal error|fatal error|^goroutine \d|SIGSEGV|given up`)
 

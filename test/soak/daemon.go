@@ -47,7 +47,8 @@ type daemon struct {
 	life    int
 	changed chan struct{} // closed with each change of what is above
 	process *lab.Daemon
-	ends    map[int]bool // lives that have ended; true: in order
+	watched chan struct{} // closed when watch has seen the end of this life
+	ends    map[int]bool  // lives that have ended; true: in order
 
 	shortSince, shortUntil atomic.Int64 // the last time, since the run began
 }
@@ -97,13 +98,6 @@ func (d *daemon) excused(life int) bool {
 	return d.life != life || d.phase != phaseUp
 }
 
-// excusedEnd reports that a connection of a life may end: it has been stopped. An upgrade is no excuse.
-func (d *daemon) excusedEnd(life int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.life != life || d.phase == phaseStopping || d.phase == phaseDown
-}
-
 // inOrder reports that a life ended by a signal that asks for it.
 func (d *daemon) inOrder(life int) bool {
 	d.mu.Lock()
@@ -127,18 +121,20 @@ func (d *daemon) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	watched := make(chan struct{})
 	d.mu.Lock()
 	d.life++
 	life := d.life
-	d.process = p
+	d.process, d.watched = p, watched
 	d.setLocked(phaseDown)
 	d.mu.Unlock()
-	go d.watch(p, life)
+	go d.watch(p, life, watched)
 	return nil
 }
 
-// watch waits for the end of a life.
-func (d *daemon) watch(p *lab.Daemon, life int) {
+// watch waits for the end of a life and closes seen.
+func (d *daemon) watch(p *lab.Daemon, life int, seen chan<- struct{}) {
+	defer close(seen)
 	<-p.Done()
 	d.mu.Lock()
 	byItself := d.phase != phaseStopping
@@ -164,9 +160,7 @@ func (d *daemon) up() {
 func (d *daemon) stop(s syscall.Signal) {
 	d.r.ledger.End()
 	d.set(phaseStopping)
-	d.mu.Lock()
-	p, life := d.process, d.life
-	d.mu.Unlock()
+	p := d.process
 	ctx, cancel := context.WithTimeout(context.Background(), hangPatience)
 	defer cancel()
 	took, err := p.Stop(ctx, s)
@@ -176,16 +170,7 @@ func (d *daemon) stop(s syscall.Signal) {
 		p.Kill()
 		d.r.fail(slowStop, "the daemon does not stop: %v; the end of its log:\n%s", err, d.r.book.tail())
 	}
-	for { // until watch has seen it
-		d.mu.Lock()
-		_, ended := d.ends[life]
-		changed := d.changed
-		d.mu.Unlock()
-		if ended {
-			break
-		}
-		<-changed
-	}
+	<-d.watched
 	if s != syscall.SIGTERM || err != nil {
 		return
 	}
@@ -219,7 +204,7 @@ func (d *daemon) few(ctx context.Context, how time.Duration) {
 
 // upgrade puts a new file in place of the daemon's program and asks it to become that.
 func (d *daemon) upgrade(ctx context.Context) (time.Duration, error) {
-	if err := install(d.good, d.binary); err != nil {
+	if err := lab.Install(d.good, d.binary); err != nil {
 		return 0, err
 	}
 	d.r.ledger.End()

@@ -54,19 +54,32 @@ type chaos struct {
 
 // nextChaos decides what happens to the daemon next.
 func (s source) nextChaos(pace time.Duration) chaos {
-	x := chaos{After: s.between(pace/2, pace*3/2)}
-	x.Kind = pick(s, []choice[chaosKind]{
-		{15, chaosTerm}, {12, chaosKill}, {30, chaosUpgrade}, {7, chaosFreeze}, {6, chaosGateway}, {8, chaosFew}, {22, chaosCalm},
-	})
-	x.For = s.between(0, 500*time.Millisecond)
-	return x
+	return chaos{
+		After: s.between(pace/2, pace*3/2),
+		Kind: pick(s, []choice[chaosKind]{
+			{15, chaosTerm}, {12, chaosKill}, {30, chaosUpgrade}, {7, chaosFreeze}, {6, chaosGateway}, {8, chaosFew}, {22, chaosCalm},
+		}),
+		For: s.between(0, 500*time.Millisecond),
+	}
 }
 
-// direct does things to the daemon until the time is over, or ctx is.
+// direct starts the first daemon and does things to it until the time is over, or ctx is.
 func (r *run) direct(ctx context.Context, src source) error {
-	if err := r.begin(ctx); err != nil {
+	if err := r.daemon.start(ctx); err != nil {
 		return err
 	}
+	r.totals.starts.Add(1)
+	if err := r.findGateway(); err != nil {
+		return err
+	}
+	sleep(ctx, 300*time.Millisecond)
+	u, err := lab.UseOf(r.daemon.pid()) // without clients
+	if err != nil {
+		return fmt.Errorf("look at the daemon: %w", err)
+	}
+	r.totals.uses = append(r.totals.uses, u)
+	r.daemon.up()
+	r.come()
 	began := time.Now()
 	timed, cancel := context.WithTimeout(ctx, r.o.Duration)
 	defer cancel()
@@ -84,26 +97,6 @@ func (r *run) direct(ctx context.Context, src source) error {
 			return err
 		}
 	}
-}
-
-// begin starts the first daemon and looks at what it uses without clients.
-func (r *run) begin(ctx context.Context) error {
-	if err := r.daemon.start(ctx); err != nil {
-		return err
-	}
-	r.totals.starts.Add(1)
-	if err := r.findGateway(); err != nil {
-		return err
-	}
-	sleep(ctx, 300*time.Millisecond)
-	u, err := lab.UseOf(r.daemon.pid())
-	if err != nil {
-		return fmt.Errorf("look at the daemon: %w", err)
-	}
-	r.totals.uses = append(r.totals.uses, u)
-	r.daemon.up()
-	r.come()
-	return nil
 }
 
 func (r *run) act(ctx context.Context, x chaos) error {

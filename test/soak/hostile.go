@@ -30,13 +30,12 @@ const hostilePrefix = 0x0e
 // A hostile one tries one bad thing after the other.
 type hostile struct {
 	r     *run
-	name  string
 	src   source
 	kinds []choice[badThing]
 }
 
 func newHostile(r *run, name string, kinds []choice[badThing]) *hostile {
-	return &hostile{r: r, name: name, src: newSource(r.o.Seed, name), kinds: kinds}
+	return &hostile{r: r, src: newSource(r.o.Seed, name), kinds: kinds}
 }
 
 // A badThing is tried once with a source of decisions. It returns how many inputs that were.
@@ -76,30 +75,32 @@ func (h *hostile) dial(ctx context.Context, beside string) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// onStream is a bad thing that is written to a stream, which is closed after a while without reading.
-func onStream(name string, linger time.Duration, make func(h *hostile, s source) (b []byte, inputs int)) badThing {
+// on is a bad thing that is tried on a connection to the daemon's socket, or to one beside it as of dial.
+func on(beside, name string, try func(h *hostile, ctx context.Context, s source, c *net.UnixConn) int) badThing {
 	return badThing{name, func(h *hostile, ctx context.Context, s source) int {
-		c := h.dial(ctx, "")
+		c := h.dial(ctx, beside)
 		if c == nil {
 			return 0
 		}
 		defer func() { _ = c.Close() }()
+		return try(h, ctx, s, c)
+	}}
+}
+
+// onStream is a bad thing that is written to a stream, which is closed after a while without reading.
+func onStream(name string, linger time.Duration, make func(h *hostile, s source) (b []byte, inputs int)) badThing {
+	return on("", name, func(h *hostile, ctx context.Context, s source, c *net.UnixConn) int {
 		b, n := make(h, s)
 		_, _ = c.Write(b)
 		sleep(ctx, s.between(0, linger))
 		return n
-	}}
+	})
 }
 
 // fatal is a bad thing on a stream for which the daemon must close the connection.
 func fatal(name string, make func(s source) []byte) badThing {
-	return badThing{name, func(h *hostile, ctx context.Context, s source) int {
+	return on("", name, func(h *hostile, ctx context.Context, s source, c *net.UnixConn) int {
 		life, _ := h.r.daemon.wait(ctx)
-		c := h.dial(ctx, "")
-		if c == nil {
-			return 0
-		}
-		defer func() { _ = c.Close() }()
 		b := frame.Append(nil, h.frame(s, fakeguest.Broadcast, 60))
 		_, _ = c.Write(append(b, make(s)...))
 		_ = c.SetReadDeadline(time.Now().Add(h.r.o.Patience))
@@ -107,7 +108,7 @@ func fatal(name string, make func(s source) []byte) badThing {
 			h.r.fail(tolerated, "the daemon did not close a connection after: %s", name)
 		}
 		return 1
-	}}
+	})
 }
 
 // frame is a frame of n bytes that means nothing.
@@ -117,11 +118,6 @@ func (h *hostile) frame(s source, dst net.HardwareAddr, n int) []byte {
 		f[i] = byte(s.Uint32())
 	}
 	return f
-}
-
-// badStreams are what is tried on the stream socket.
-func badStreams() []choice[badThing] {
-	return slices.Concat(badLengths(), badFrames(), badFloods(), badReaders())
 }
 
 // badLengths are streams that go wrong.
@@ -222,12 +218,12 @@ func badReaders() []choice[badThing] {
 			}
 			return n
 		}}},
-		{5, badThing{"stream: reads slowly", func(h *hostile, ctx context.Context, s source) int {
-			c, sender := h.dial(ctx, ""), h.dial(ctx, "")
-			if c == nil || sender == nil {
+		{5, on("", "stream: reads slowly", func(h *hostile, ctx context.Context, s source, c *net.UnixConn) int {
+			sender := h.dial(ctx, "")
+			if sender == nil {
 				return 0
 			}
-			defer func() { _, _ = c.Close(), sender.Close() }()
+			defer func() { _ = sender.Close() }()
 			own := h.frame(s, fakeguest.Broadcast, 60)
 			_, _ = c.Write(frame.Append(nil, own))
 			more := bytes.Repeat(frame.Append(nil, h.frame(s, own[6:12], 1514)), 100)
@@ -242,17 +238,12 @@ func badReaders() []choice[badThing] {
 				sleep(ctx, s.between(0, 10*time.Millisecond))
 			}
 			return 1
-		}}},
-		{5, badThing{"stream: deaf", func(h *hostile, ctx context.Context, s source) int {
-			c := h.dial(ctx, "")
-			if c == nil {
-				return 0
-			}
-			defer func() { _ = c.Close() }()
+		})},
+		{5, on("", "stream: deaf", func(h *hostile, ctx context.Context, s source, c *net.UnixConn) int {
 			_, _ = c.Write(frame.Append(nil, h.frame(s, fakeguest.Broadcast, 60)))
 			sleep(ctx, s.between(100*time.Millisecond, 3*time.Second))
 			return 1
-		}}},
+		})},
 	}
 }
 

@@ -43,18 +43,13 @@ func badNeighbours() []choice[badThing] {
 			h.answered(ctx)
 			return n
 		}}},
-		{10, badThing{"member: answers that are not read", func(h *hostile, ctx context.Context, _ source) int {
-			c := h.dial(ctx, ".d/control")
-			if c == nil {
-				return 0
-			}
-			defer func() { _ = c.Close() }()
+		{10, on(".d/control", "member: answers that are not read", func(h *hostile, ctx context.Context, _ source, c *net.UnixConn) int {
 			_ = c.SetDeadline(time.Now().Add(time.Second))
 			_, _ = io.WriteString(c, strings.Repeat("GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n", 200))
 			h.answered(ctx)
 			return 200
-		}}},
-		{10, badThing{"member: what is the owner's", (*hostile).forbidden}},
+		})},
+		{10, on(".d/control", "member: what is the owner's", (*hostile).forbidden)},
 		{10, badThing{"stranger: sockets and files", (*hostile).strange}},
 		{10, badThing{"stranger: half requests to the metrics", func(h *hostile, ctx context.Context, s source) int {
 			n := 1 + s.IntN(80)
@@ -87,13 +82,11 @@ func (h *hostile) answered(ctx context.Context) {
 }
 
 // forbidden asks for what is only root's and the daemon's user's.
-func (h *hostile) forbidden(ctx context.Context, s source) int {
+func (h *hostile) forbidden(_ context.Context, s source, c *net.UnixConn) int {
 	what := []string{"POST /v1/upgrade", fmt.Sprintf("DELETE /v1/clients/%d", s.IntN(100)), "PUT /v1/log-level", "POST /v1/capture"}[s.IntN(4)]
-	c := h.dial(ctx, ".d/control")
-	if c == nil || !othersAreOthers {
+	if !othersAreOthers {
 		return 0
 	}
-	defer func() { _ = c.Close() }()
 	_, _ = io.WriteString(c, what+" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
 	answer := make([]byte, 100)
 	if n, err := c.Read(answer); err == nil && !strings.Contains(string(answer[:n]), " 403 ") {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,10 +69,18 @@ func (r *run) people() {
 		name := fmt.Sprintf("guest %d", i)
 		r.guests = append(r.guests, &guest{r: r, id: i, name: name, src: newSource(r.o.Seed, name)})
 	}
-	r.watch = newWitnesses(r)
+	addr := witnessAddr
+	r.watch = &witnesses{r: r}
+	for i, way := range witnessWays {
+		r.watch.all = append(r.watch.all, &witness{
+			w: r.watch, id: i, guest: firstWitness + uint32(i), way: r.ways[way], addr: addr, heard: make([]atomic.Int64, len(witnessWays)+1),
+		})
+		addr = addr.Next()
+	}
 	r.hostile = []*hostile{
-		newHostile(r, "hostile streams", badStreams()), newHostile(r, "hostile datagrams", badDatagrams()),
-		newHostile(r, "hostile requests", badRequests()), newHostile(r, "hostile neighbours", badNeighbours()),
+		newHostile(r, "hostile streams", slices.Concat(badLengths(), badFrames(), badFloods(), badReaders())),
+		newHostile(r, "hostile datagrams", badDatagrams()), newHostile(r, "hostile requests", badRequests()),
+		newHostile(r, "hostile neighbours", badNeighbours()),
 	}
 }
 

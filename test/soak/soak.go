@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -120,7 +119,7 @@ func (r *run) files(ctx context.Context) error {
 	if err := r.build(ctx, good); err != nil {
 		return err
 	}
-	if err := install(good, binary); err != nil {
+	if err := lab.Install(good, binary); err != nil {
 		return err
 	}
 	args, err := r.arguments(ctx)
@@ -131,7 +130,7 @@ func (r *run) files(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.book = newBook(r, log)
+	r.book = &book{r: r, file: log, entries: map[[6]byte]*entry{}}
 	l, err := lab.New(ctx, lab.Options{Line: r.book.line})
 	if err != nil {
 		return err
@@ -146,22 +145,16 @@ func (r *run) files(ctx context.Context) error {
 // build builds the daemon, or takes the one that was given.
 func (r *run) build(ctx context.Context, to string) error {
 	if r.o.Binary != "" {
-		return install(r.o.Binary, to)
+		return lab.Install(r.o.Binary, to)
 	}
-	args := []string{"build", "-o", to}
+	var args []string
 	if r.o.Backend == backendSimulator {
 		args = append(args, "-tags", "vmnetsim")
 	}
-	cgo := "CGO_ENABLED=0"
 	if r.o.Race {
-		args, cgo = append(args, "-race"), "CGO_ENABLED=1"
+		args = append(args, "-race")
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "github.com/socket-vmnet2/socket_vmnet2/cmd/socket_vmnet2")...)
-	cmd.Env = append(os.Environ(), cgo)
-	if b, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the daemon: %w\n%s", err, b)
-	}
-	return nil
+	return lab.BuildGo(ctx, "./cmd/socket_vmnet2", to, args...)
 }
 
 // arguments are the daemon's.
@@ -188,16 +181,4 @@ func (r *run) arguments(ctx context.Context) ([]string, error) {
 		args = append(args, "--backend=usernet")
 	}
 	return append(args, r.socket), nil
-}
-
-// install puts a copy of program at path, as a package manager does: by a rename.
-func install(program, path string) error {
-	b, err := os.ReadFile(program)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path+".new", b, 0o755); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }

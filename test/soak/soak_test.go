@@ -111,10 +111,11 @@ func TestDaemonThatDies(t *testing.T) {
 }
 
 func TestLog(t *testing.T) {
-	r := &run{ctx: t.Context(), ledger: ledger.New(ledger.Options{}), began: time.Now()}
+	r := &run{ctx: t.Context(), began: time.Now()}
+	r.ledger = ledger.New(ledger.Options{Now: r.now})
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
-	b := newBook(r, file)
+	b := &book{r: r, file: file, entries: map[[6]byte]*entry{}}
 	r.book = b
 	s := &station{r: r, conn: r.ledger.Open(1, newMAC(guestPrefix), "stream")}
 	b.opened(s)

@@ -81,8 +81,13 @@ func (r *run) connect(ctx context.Context, way vnettest.Transport, guest uint32,
 
 func (s *station) outlives() bool { return s.way.Name == outlivesDaemon }
 
-// excused reports that the daemon that served the station has been stopped.
-func (s *station) excused() bool { return s.r.daemon.excusedEnd(int(s.life.Load())) }
+// excused reports that the connection may end: the daemon that served the station has been stopped. An upgrade is no excuse.
+func (s *station) excused() bool {
+	d := s.r.daemon
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.life != int(s.life.Load()) || d.phase == phaseStopping || d.phase == phaseDown
+}
 
 func (s *station) receive(f []byte) {
 	s.stalled.RLock()
@@ -156,7 +161,8 @@ func (s *station) send() bool {
 // connection is fit for more: one that outlives the daemon is as soon as there is one.
 func (s *station) failed(err error) bool {
 	s.r.book.uncertain(s)
-	if !s.outlives() || !noDaemon(err) {
+	noDaemon := []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, syscall.EPIPE} // none listens at the path
+	if !s.outlives() || !slices.ContainsFunc(noDaemon, func(e error) bool { return errors.Is(err, e) }) {
 		s.hasEnded(err)
 		return false
 	}
@@ -166,12 +172,6 @@ func (s *station) failed(err error) bool {
 	life, ok := s.r.daemon.wait(s.r.turn)
 	s.life.Store(int64(life))
 	return ok
-}
-
-// noDaemon reports that no daemon listens at a datagram socket's path.
-func noDaemon(err error) bool {
-	gone := []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, syscall.EPIPE}
-	return slices.ContainsFunc(gone, func(e error) bool { return errors.Is(err, e) })
 }
 
 // close ends the connection. In order, a stream's client tells that it sends no more, has everything read, and reads to the end; so

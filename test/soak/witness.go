@@ -49,17 +49,6 @@ const (
 	settling = time.Second
 )
 
-func newWitnesses(r *run) *witnesses {
-	w, addr := &witnesses{r: r}, witnessAddr
-	for i, way := range witnessWays {
-		w.all = append(w.all, &witness{
-			w: w, id: i, guest: firstWitness + uint32(i), way: r.ways[way], addr: addr, heard: make([]atomic.Int64, len(witnessWays)+1),
-		})
-		addr = addr.Next()
-	}
-	return w
-}
-
 // rest tells that something is done to the daemon: it has all its patience again.
 func (w *witnesses) rest() {
 	w.mu.Lock()
