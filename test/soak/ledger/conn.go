@@ -95,7 +95,9 @@ func (c *Conn) Receive(f []byte) {
 		l.Fail(kind, "%s received: %v; it begins with % x", c, err, f[:min(len(f), 64)])
 		return
 	}
-	sender := l.conn(h.conn)
+	l.mu.RLock()
+	sender := l.conns[h.conn]
+	l.mu.RUnlock()
 	if sender == nil {
 		l.Fail(Corrupted, "%s received a frame of connection %d, which there is not", c, h.conn)
 		return
@@ -109,7 +111,10 @@ func (c *Conn) Receive(f []byte) {
 	if f[0]&1 == 0 {
 		c.owned(f, h, sender, e)
 	}
-	sender.learned(h, e, l.opts.Now())
+	if e.active && h.sent >= e.began && sender.knownIn.Load() != int64(e.number) { // now the network has seen the sender's address
+		sender.known.Store(int64(l.opts.Now()))
+		sender.knownIn.Store(int64(e.number))
+	}
 	c.order(h, sender, e)
 }
 
@@ -130,15 +135,6 @@ func (c *Conn) alien(f []byte) {
 
 // alienAge is how old a frame is at most that does not tell when it was sent.
 const alienAge = 20 * time.Second
-
-// learned notes that the network has seen c's address: a station received a frame from there.
-func (c *Conn) learned(h header, e *era, now time.Duration) {
-	if !e.active || h.sent < e.began || c.knownIn.Load() == int64(e.number) {
-		return
-	}
-	c.known.Store(int64(now))
-	c.knownIn.Store(int64(e.number))
-}
 
 // safe is the connection that owned mac from when sent was on until now for sure, nil if there is none.
 func (l *Ledger) safe(mac []byte, sent time.Duration, e *era) *Conn {

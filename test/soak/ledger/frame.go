@@ -81,19 +81,14 @@ func (c *Conn) Compose(b []byte, to Target, n int) []byte {
 	b = binary.BigEndian.AppendUint64(b, c.next[to.To])
 	b = binary.BigEndian.AppendUint64(b, uint64(c.l.opts.Now()))
 	b = binary.BigEndian.AppendUint32(b, uint32(n))
-	b = fill(b, n-MinLen, c.seq^uint64(c.ID)<<32)
-	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
-}
-
-// fill appends n bytes that depend on seed: a pattern that does not repeat within a frame.
-func fill(b []byte, n int, seed uint64) []byte {
-	for ; n > 0; n -= 8 {
+	seed := c.seq ^ uint64(c.ID)<<32
+	for rest := n - MinLen; rest > 0; rest -= 8 { // a pattern that does not repeat within a frame
 		seed = seed*6364136223846793005 + 1442695040888963407
 		var w [8]byte
 		binary.BigEndian.PutUint64(w[:], seed)
-		b = append(b, w[:min(n, 8)]...)
+		b = append(b, w[:min(rest, 8)]...)
 	}
-	return b
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
 // parse takes f apart. errAlien says that it is not the ledger's; any other error that it once was.

@@ -45,7 +45,7 @@ type Violation struct {
 // Options set up a Ledger.
 type Options struct {
 	Run uint32 // a number that all frames carry, so that those of another run are not taken for ours
-	// Now is the time since the beginning of the run; nil = the system's monotonic clock.
+	// Now is the time since the beginning of the run.
 	Now func() time.Duration
 	// Alien says of a frame that is not the ledger's whether it may be there: it came from another station on the network, and
 	// not of a frame of ours that was changed. nil = there is no other.
@@ -93,10 +93,6 @@ type Stats struct {
 
 // New makes an empty ledger. No address is safe before Begin.
 func New(o Options) *Ledger {
-	if o.Now == nil {
-		start := time.Now()
-		o.Now = func() time.Duration { return time.Since(start) }
-	}
 	l := &Ledger{
 		opts: o, conns: map[uint32]*Conn{}, owners: map[[6]byte]*Conn{}, ended: map[uint32]*Summary{},
 		violations: map[Kind][]Violation{}, counts: map[Kind]int{},
@@ -136,13 +132,6 @@ func (l *Ledger) Open(guest uint32, mac net.HardwareAddr, transport string) *Con
 func (l *Ledger) Gone(c *Conn) {
 	c.closing.Store(true)
 	c.gone.Store(true)
-}
-
-// conn looks a connection up.
-func (l *Ledger) conn(id uint32) *Conn {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.conns[id]
 }
 
 // Fail records a violation.
