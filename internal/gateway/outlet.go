@@ -21,7 +21,7 @@ const (
 	// only when the processor is far behind.
 	outletLimit = 2 << 20
 	// outletKeep is the largest buffer that is kept for reuse, in bytes.
-	outletKeep = 256 << 10
+	outletKeep = 1 << 20
 	// maxSegments is how many frames are cut while others wait for the outlet: a guest may ask for tiny ones.
 	maxSegments = 64
 )

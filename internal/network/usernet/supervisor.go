@@ -67,7 +67,10 @@ func (s *supervisor) DeliverFrom(source any, b frame.Batch) {
 	session := source.(uint64)
 	full := 0
 	b.Runs(s.wants, func(run frame.Batch) {
-		if l := s.life.Load(); l == nil || !l.deliver(session, run) {
+		if l := s.life.Load(); l != nil {
+			run = l.deliver(session, run)
+		}
+		if run.Len() > 0 {
 			full += s.queue.put(session, run)
 		}
 	})

@@ -26,27 +26,28 @@ func (l *life) pass(i int) error {
 	}), err)
 }
 
-// deliver writes frames of a session if the pair takes them now and nothing waits. It reports false if they are to be queued. What a
-// pair takes in part is left to the writer.
-func (l *life) deliver(session uint64, b frame.Batch) bool {
+// deliver writes frames of a session if nothing waits, as many as the window has room for and the pair takes now. What it returns is to be
+// queued. A frame that the pair takes in part is left to the writer.
+func (l *life) deliver(session uint64, b frame.Batch) (rest frame.Batch) {
 	if !l.turn.TryLock() {
-		return false
+		return b
 	}
 	defer l.turn.Unlock()
-	if l.away || len(l.left) > 0 || l.ahead.Load()+int64(b.Len()) > window || !l.sup.queue.empty() {
-		return false
+	now := b.Head(max(0, int(window-l.ahead.Load())))
+	if l.away || now.Len() == 0 || len(l.left) > 0 || !l.sup.queue.empty() {
+		return b
 	}
 	l.head = gateway.AppendSession(l.head[:0], session)
-	n, err := l.conn.WriteWire(l.head, b.Bytes(), false)
+	n, err := l.conn.WriteWire(l.head, now.Bytes(), false)
 	if n == 0 || err != nil {
-		return false
+		return b
 	}
-	l.ahead.Add(int64(b.Len()))
-	if n < len(l.head)+len(b.Bytes()) {
-		l.left = append(append(l.left, l.head...), b.Bytes()...)[n:]
+	l.ahead.Add(int64(now.Len()))
+	if n < len(l.head)+len(now.Bytes()) {
+		l.left = append(append(l.left, l.head...), now.Bytes()...)[n:]
 		l.sup.queue.wake()
 	}
-	return true
+	return b.After(now.Len())
 }
 
 // write carries messages and what was queued to the gateway until the end.
@@ -146,7 +147,7 @@ const (
 	fullPause = 20 * time.Microsecond
 
 	// spareSize is the largest buffer that is kept for reuse.
-	spareSize = 256 << 10
+	spareSize = queuePerSession
 )
 
 // spares are backlogs that were written.
@@ -179,16 +180,13 @@ func (q *queue) put(session uint64, b frame.Batch) (full int) {
 	q.mu.Lock()
 	w := q.of(session)
 	room := max(queueShare-w.bytes, min(queuePerSession-w.bytes, queueTotal-q.bytes))
-	end, n := 0, 0
-	for it := b.Iter(); it.Next() && it.End() <= room; n++ {
-		end = it.End()
-	}
-	w.buf = append(w.buf, b.Bytes()[:end]...)
-	w.bytes += end
-	q.bytes += end
+	fits := b.Within(room)
+	w.buf = append(w.buf, fits.Bytes()...)
+	w.bytes += len(fits.Bytes())
+	q.bytes += len(fits.Bytes())
 	q.mu.Unlock()
 	q.wake()
-	return b.Len() - n
+	return b.Len() - fits.Len()
 }
 
 // message queues a message behind the frames of a session.
