@@ -5,10 +5,7 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -30,7 +27,8 @@ func TestIPerf(t *testing.T) {
 		leases = append(leases, dhcp(t, g))
 	}
 	require.NoError(t, guests[1].Background(t.Context(), "iperf3 -s", "iperf"))
-	host := serveIPerf(t, l)
+	host, _, err := l.ServeIPerf(within(t, patience), "iperf3")
+	require.NoError(t, err)
 	for _, c := range []struct{ name, args string }{
 		{"to a guest", "-c " + leases[1].IP},
 		{"from a guest", "-R -c " + leases[1].IP},
@@ -40,33 +38,13 @@ func TestIPerf(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := run(t, guests[0], "iperf3 -J -t 2 "+c.args)
-			var report struct {
-				End struct {
-					Received struct {
-						Bits float64 `json:"bits_per_second"`
-					} `json:"sum_received"`
-				}
-			}
-			require.NoError(t, json.Unmarshal([]byte(r.Output), &report), r.Output)
-			mbit := report.End.Received.Bits / 1e6
+			report, err := lab.ParseIPerf([]byte(r.Output))
+			require.NoError(t, err, r.Output)
+			mbit := report.End.Received.BitsPerSecond / 1e6
 			t.Logf("%.0f Mbit/s", mbit)
 			assert.Greater(t, mbit, least)
 		})
 	}
-}
-
-// serveIPerf runs iperf3's server on the host's loopback and returns its port.
-func serveIPerf(t *testing.T, l *lab.Lab) (port string) {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	port = strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
-	require.NoError(t, free.Close())
-	server, err := l.Start("iperf3", "iperf3", "-s", "--forceflush", "-B", "127.0.0.1", "-p", port)
-	require.NoError(t, err)
-	_, err = server.Output().WaitFor(within(t, patience), "Server listening on "+port)
-	require.NoError(t, err)
-	return port
 }
 
 // umlGuest is a User Mode Linux on a descriptor of exec's.

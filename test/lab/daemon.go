@@ -55,17 +55,3 @@ func (l *Lab) StartDaemon(ctx context.Context, program string, args []string, en
 	}
 	return d, nil
 }
-
-// RunDaemon runs program with args to its end, for command lines that must fail, and returns what it printed and its exit
-// code.
-func (l *Lab) RunDaemon(ctx context.Context, program string, args ...string) (Result, error) {
-	p, err := l.Start("daemon", append([]string{program}, args...)...)
-	if err != nil {
-		return Result{}, err
-	}
-	if err := p.Wait(ctx); err != nil {
-		p.Kill()
-		return Result{}, err
-	}
-	return Result{Output: p.out.String(), Code: p.ExitCode()}, nil
-}

@@ -4,7 +4,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -52,19 +51,4 @@ func (p *Page) Paths() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.paths)
-}
-
-// OutsideAddress is an IPv4 address of this machine that is not a loopback one: for a guest it lies outside, and still
-// nothing leaves the machine.
-func OutsideAddress() (net.IP, error) {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("find an address of this machine: %w", err)
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
-			return n.IP, nil
-		}
-	}
-	return nil, errors.New("find an address of this machine: it has none but loopback, give it one, for example with: ip addr add 198.51.100.1/32 dev lo")
 }

@@ -149,6 +149,7 @@ type Use struct {
 	Threads int
 	RSS     int // resident memory, KiB
 	Anon    int // of that anonymous, KiB
+	CPU     time.Duration
 }
 
 // An Output collects what a process prints. All methods may be called at any time.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/prometheus/procfs"
@@ -33,8 +34,10 @@ func UseOf(pid int) (Use, error) {
 	files, errFiles := p.FileDescriptorsLen()
 	status, errStatus := p.NewStatus()
 	stat, errStat := p.Stat()
-	return Use{Files: files, Threads: stat.NumThreads, RSS: int(status.VmRSS >> 10), Anon: int(status.RssAnon >> 10)},
-		errors.Join(err, errFiles, errStatus, errStat)
+	return Use{
+		Files: files, Threads: stat.NumThreads, RSS: int(status.VmRSS >> 10), Anon: int(status.RssAnon >> 10),
+		CPU: time.Duration(stat.CPUTime() * float64(time.Second)),
+	}, errors.Join(err, errFiles, errStatus, errStat)
 }
 
 // Files are the descriptors of process pid in words.

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // The directions, by the names their results have.
@@ -28,38 +29,6 @@ var inetRE = regexp.MustCompile(`\binet (\d+\.\d+\.\d+\.\d+)/`)
 
 // slack is what iperf3 may take longer than the time it sends for.
 const slack = 2 * time.Minute
-
-// A transfer is what matters of iperf3's output.
-type transfer struct {
-	End struct {
-		Sent struct {
-			Retransmits *uint64 `json:"retransmits"` // nil where the sender's system does not tell
-		} `json:"sum_sent"`
-		Received struct {
-			Seconds       float64 `json:"seconds"`
-			Bytes         uint64  `json:"bytes"`
-			BitsPerSecond float64 `json:"bits_per_second"`
-		} `json:"sum_received"`
-	} `json:"end"`
-	Error string `json:"error"`
-}
-
-// parseTransfer reads the output of iperf3 --json. What is no whole result is an error.
-func parseTransfer(b []byte) (transfer, error) {
-	var t transfer
-	if err := json.Unmarshal(b, &t); err != nil {
-		return t, fmt.Errorf("no iperf3 result, or half of one: %w", err)
-	}
-	switch {
-	case t.Error != "":
-		return t, fmt.Errorf("iperf3 says: %s", t.Error)
-	case t.End.Received.Seconds <= 0:
-		return t, errors.New("no iperf3 result: it has no end.sum_received")
-	case t.End.Received.Bytes == 0:
-		return t, errors.New("iperf3 received nothing")
-	}
-	return t, nil
-}
 
 // clientArgs are iperf3's arguments: those of socket_vmnet's own test, so that results compare.
 func clientArgs(address string, seconds int, more ...string) []string {
@@ -111,7 +80,7 @@ func iperfOutput(ctx context.Context, seconds int, argv ...string) ([]byte, erro
 	if err == nil {
 		return out, nil
 	}
-	if _, told := parseTransfer(out); told != nil && len(out) > 0 {
+	if _, told := lab.ParseIPerf(out); told != nil && len(out) > 0 {
 		err = fmt.Errorf("%w\n  %w", err, told)
 	}
 	if strings.Contains(err.Error(), "No route to host") {

@@ -111,7 +111,7 @@ func (p *perf) measure(ctx context.Context, d *daemon, direction string) (result
 	if r.iperf, err = p.machines.transfer(ctx, direction, p.seconds); err != nil {
 		return r, err
 	}
-	t, err := parseTransfer(r.iperf)
+	t, err := lab.ParseIPerf(r.iperf)
 	if err != nil {
 		return r, err
 	}

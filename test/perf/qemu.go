@@ -5,11 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -115,31 +113,15 @@ func (q *qemu) transfer(ctx context.Context, direction string, seconds int) ([]b
 	if direction == vmToVM {
 		return q.inGuest(ctx, 2, seconds, clientArgs(q.server, seconds))
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("find a free port: %w", err)
-	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	l.Close()
-	// The user-space network lets connections out and none in, so the machine opens it in both directions.
-	more := []string{"--port", port}
-	if direction == hostToVM {
-		more = append(more, "--reverse")
-	}
-	server, err := q.lab.Start("iperf3", q.iperf, "--server", "--bind", "127.0.0.1", "--port", port)
+	port, server, err := q.lab.ServeIPerf(ctx, q.iperf)
 	if err != nil {
 		return nil, err
 	}
 	defer server.Kill()
-	err = q.await(ctx, func() error {
-		c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start iperf3 on the host: %w%s", err, lastLines(server.Output().String()))
+	// The user-space network lets connections out and none in, so the machine opens it in both directions.
+	more := []string{"--port", port}
+	if direction == hostToVM {
+		more = append(more, "--reverse")
 	}
 	return q.inGuest(ctx, 1, seconds, clientArgs(q.host, seconds, more...))
 }
@@ -150,7 +132,7 @@ func (q *qemu) inGuest(ctx context.Context, n, seconds int, args []string) ([]by
 	defer cancel()
 	r, err := q.guests[n-1].Run(ctx, "iperf3 "+strings.Join(args, " "))
 	if err == nil && r.Code != 0 {
-		_, err = parseTransfer([]byte(r.Output))
+		_, err = lab.ParseIPerf([]byte(r.Output))
 		err = fmt.Errorf("iperf3 in %s ended with code %d: %w", name(n), r.Code, err)
 	}
 	return []byte(r.Output), err

@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/prometheus/procfs"
+	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
 // A use is what a daemon needed for one transfer.
@@ -35,7 +36,7 @@ type result struct {
 }
 
 // difference is what the daemon needed between two looks at it. err says why there were none.
-func difference(t transfer, before, after float64, err error) use {
+func difference(t lab.IPerf, before, after float64, err error) use {
 	received := t.End.Received
 	u := use{bytes: received.Bytes, bitsPerSecond: received.BitsPerSecond, retransmits: t.End.Sent.Retransmits}
 	cpu := after - before
