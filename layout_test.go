@@ -178,7 +178,7 @@ var direct = map[string]use{
 	}, []string{"cmd/socket_vmnet2", "internal/gateway", "internal/ops/selftest"}},
 	"github.com/prometheus/client_golang": {"Apache-2.0", []string{"internal/ops/health"}, nil},
 	"github.com/kardianos/service":        {"Zlib", []string{"internal/ops/setup"}, nil},
-	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/daemon", "internal/ops/find", "test/lab", "test/perf"}, nil},
+	"github.com/prometheus/procfs":        {"Apache-2.0", []string{"internal/daemon", "internal/ops/find", "test/bench/rig", "test/lab", "test/perf"}, nil},
 	"github.com/cavaliergopher/cpio":      {"BSD-3-Clause", []string{"test/lab"}, nil},
 	"github.com/goccy/go-yaml":            {"MIT", []string{"internal/ops/find"}, []string{"*"}},
 	"howett.net/plist":                    {"BSD-3-Clause", []string{"internal/ops/find", "tools/release"}, []string{"*"}},
@@ -232,7 +232,7 @@ func TestLayout(t *testing.T) {
 }
 
 // budgets are the most lines that there may be. They only fall: who adds some takes others away.
-var budgets = map[string]int{"product": 48_550, "Go below test/": 10_970, "tests": 49_995, "C": 13_000}
+var budgets = map[string]int{"product": 48_550, "Go below test/": 10_970, "tests": 49_930, "C": 12_940}
 
 func TestBudgets(t *testing.T) {
 	lines := map[string]int{}

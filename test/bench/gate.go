@@ -158,7 +158,7 @@ func (g *gate) check(ctx context.Context) error {
 	for _, t := range open {
 		failures = append(failures, t.failure(g.base.Ratios[t.row.key]))
 	}
-	return errors.Join(append(failures, g.noGarbage(ctx))...)
+	return errors.Join(append(failures, g.noGarbage(ctx), g.noDelay(ctx, rig.Daemon, pingTries))...)
 }
 
 // open are the rows among some that are not decided for the better.
@@ -244,55 +244,4 @@ func (g *gate) renew(ctx context.Context) error {
 		return fmt.Errorf("encode baselines: %w", err)
 	}
 	return os.WriteFile(baselineFile, append(data, '\n'), 0o644)
-}
-
-const (
-	strictGC     = "GOGC=10" // garbage is collected after 400 KiB of it, so that two bytes for a frame show
-	garbageTries = 3         // before it is believed: something else in the daemon may have been due just then
-	garbageLoad  = 300_000   // frames
-)
-
-// noGarbage is an error when frames cost the daemon garbage collections.
-func (g *gate) noGarbage(ctx context.Context) error {
-	var errs []error
-	for _, r := range gateRows() {
-		if r.frame != 0 || !slices.ContainsFunc(g.tallies, func(t *tally) bool { return t.row.key == r.key }) {
-			continue
-		}
-		count := 1
-		for try := 0; count > 0 && try < garbageTries; try++ {
-			var err error
-			if count, err = g.collections(ctx, r.daemon, r.load()); err != nil {
-				return fmt.Errorf("count garbage collections of row %q: %w", r.key, err)
-			}
-		}
-		if count > 0 {
-			errs = append(errs, fmt.Errorf("row %q: %d garbage collections in %d frames, want none: the data path allocates; find where with "+
-				"testing.AllocsPerRun", r.key, count, garbageLoad))
-		}
-	}
-	progress("garbage was looked for in %d frames of each row", garbageLoad)
-	return errors.Join(errs...)
-}
-
-// collections counts those of a daemon while it relays the frames of l.
-func (g *gate) collections(ctx context.Context, kind string, l rig.Load) (count int, err error) {
-	r, err := g.rig.Start(kind, "GODEBUG=gctrace=1", strictGC)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, r.Stop()) }()
-	l.Frames, l.Slots = garbageLoad, 1
-	l.Mark = func(event string) {
-		if event == rig.EventBegin {
-			count -= r.Collections()
-		} else {
-			count += r.Collections()
-		}
-	}
-	res, err := g.rig.Drive(ctx, r, l)
-	if err == nil && res.Received < garbageLoad {
-		err = errors.New("only " + strconv.FormatInt(res.Received, 10) + " frames arrived in time")
-	}
-	return count, err
 }

@@ -3,8 +3,8 @@
 // Command bench measures the built daemon through its sockets and compares it, in the same run, with small C programs that do as
 // much with as few system calls. docs/performance.md says what is measured and why so.
 //
-//	go run ./test/bench -json FILE     measure, write the figures to FILE, print them as a page
-//	go run ./test/bench -page FILE     print the page of stored figures
+//	go run ./test/bench -json FILE       measure, add the figures to FILE, print them as a page
+//	go run ./test/bench -page FILE ...   print the page of stored figures, beside those of other machines
 //	go run ./test/bench -gate          fail when the daemon takes more CPU time for a frame than it did
 package main
 
@@ -31,6 +31,7 @@ type params struct {
 	rounds      int
 	time        time.Duration // of one measurement
 	json, page  string
+	beside      []string // more of the page
 	gate, renew bool
 	command     string // that does the same again
 }
@@ -56,11 +57,12 @@ func parse() (params, error) {
 	f.StringVar(&only, "only", "", "comma-separated `keys` of the rows to measure; a wrong one gets the list of all")
 	f.IntVar(&p.rounds, "rounds", 7, "how often each set-up is measured, in turn with the others")
 	f.DurationVar(&p.time, "time", 500*time.Millisecond, "length of one measurement")
-	f.StringVar(&p.json, "json", "", "write the figures to `file`")
-	f.StringVar(&p.page, "page", "", "print the page of the figures in `file`, which -json wrote, and measure nothing")
+	f.StringVar(&p.json, "json", "", "add the figures to `file`, which keeps those of the last two runs")
+	f.StringVar(&p.page, "page", "", "print the page of the figures in `file`, which -json wrote, beside those of more files that follow, and measure nothing")
 	f.BoolVar(&p.gate, "gate", false, "hold the CPU time of a frame against "+baselineFile)
 	f.BoolVar(&p.renew, "renew", false, "measure for -gate at length and write "+baselineFile+": on a quiet machine and on purpose")
 	flag.Parse()
+	p.beside = flag.Args()
 	p.command = strings.TrimSpace("go run ./test/bench " + strings.Join(os.Args[1:], " "))
 	known := keys(rows())
 	if p.gate || p.renew {
@@ -92,11 +94,15 @@ func chosen[R keyed](rows []R, only []string) []R {
 
 func run(ctx context.Context, p params) error {
 	if p.page != "" {
-		rep, err := readReport(p.page)
-		if err != nil {
-			return err
+		var all []report
+		for _, path := range append(p.beside, p.page) {
+			runs, err := readReports(path)
+			if err != nil {
+				return err
+			}
+			all = append(all, runs...)
 		}
-		return rep.print(os.Stdout)
+		return printPage(os.Stdout, all)
 	}
 	r, err := rig.New(ctx, rig.Options{Daemon: p.daemon, Time: p.time, Warm: warmTime, Progress: func(what string) { progress("%s", what) }})
 	if err != nil {
@@ -112,7 +118,7 @@ func run(ctx context.Context, p params) error {
 		return err
 	}
 	rep.Machine.LoadEnd = lab.LoadAverage()
-	return errors.Join(rep.write(p.json), rep.print(os.Stdout))
+	return errors.Join(rep.write(p.json), printPage(os.Stdout, []report{rep}))
 }
 
 // begun is when the run began.

@@ -10,46 +10,70 @@ import (
 	"strings"
 )
 
-// print writes the page.
-func (r report) print(w io.Writer) error {
-	m := r.Machine
+// printPage writes the page of runs: the figures of the last one, and beside them what the others say.
+func printPage(w io.Writer, runs []report) error {
+	r, others := runs[len(runs)-1], runs[:len(runs)-1]
 	var b strings.Builder
 	b.WriteString("<!-- made by test/bench: make bench. Do not edit. -->\n\n# Figures\n\nNone of this was measured on a Mac; vmnet is simulated. " +
 		"[What is measured, and why a target is missed](../performance.md).\n\n")
-	fmt.Fprintf(&b, "%s, %d cores, %s, %s, %s. Commit `%s`, %s, load average %s before and %s after.\n\n```sh\n%s\n```\n\n",
-		m.CPU, m.Cores, m.Kernel, m.Go, m.CC, m.Commit, m.Date.Format("2006-01-02 15:04 MST"), m.LoadBegin, m.LoadEnd, r.Command)
+	b.WriteString("| run | CPU | cores | system | commit | date | load average |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	for i, r := range runs {
+		m := r.Machine
+		fmt.Fprintf(&b, "| %d | %s | %d | %s, %s, %s | `%s` | %s | %s before, %s after |\n",
+			i+1, m.CPU, m.Cores, m.Kernel, m.Go, m.CC, m.Commit, m.Date.Format("2006-01-02 15:04 MST"), m.LoadBegin, m.LoadEnd)
+	}
+	fmt.Fprintf(&b, "\n```sh\n%s\n```\n\n", r.Command)
 	fmt.Fprintf(&b, `The best of %d rounds of %s stands for all of them, or the median for CPU time and memory; in brackets are the least and the most. A ratio's
 brackets are those of the rounds one by one. Frames are of 1514 bytes where nothing else is said; "CPU" is the process's time for a frame
-or round trip, ours and the other's.
-`, r.Rounds, r.Time)
+or round trip, ours and the other's. The figures are those of run %d; of the others stand the ratios, or the figures of rows without one. A target
+is met when all runs that have the row meet it.
+`, r.Rounds, r.Time, len(runs))
+	columns := ""
+	for i := range others {
+		columns += fmt.Sprintf(" run %d |", i+1)
+	}
 	section := ""
 	for _, f := range r.Figures {
 		if f.Section != section {
 			section = f.Section
-			fmt.Fprintf(&b, "\n## %s\n\n| | socket_vmnet2 | beside | | ratio | target | | CPU, ns |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n", section)
+			fmt.Fprintf(&b, "\n## %s\n\n| | socket_vmnet2 | beside | | ratio |%s target | | CPU, ns |\n| %s |\n",
+				section, columns, strings.Join(slices.Repeat([]string{"---"}, 8+len(others)), " | "))
 		}
-		fmt.Fprintln(&b, f.line())
+		fmt.Fprintln(&b, f.line(others))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// line is the figure's line of its table.
-func (f figure) line() string {
+// line is the figure's line of its table, with what others say of the same row.
+func (f figure) line(others []report) string {
 	m, v := metrics[f.Metric], f.judge()
-	ours, _, _ := strings.Cut(f.Subject.Setup, ",")
-	cells := []string{f.Text, amount(v.subject, f.Subject.Values, m.unit), "", "", "", f.wanted(), v.word, ""}
-	if f.Base.Setup != "" {
-		beside, _, _ := strings.Cut(f.Base.Setup, ",")
-		if beside == ours {
-			beside = "a pair alone"
+	words, beside := []string{v.word}, []string{}
+	for _, r := range others {
+		cell := ""
+		if i := slices.IndexFunc(r.Figures, func(other figure) bool { return other.Key == f.Key }); i >= 0 {
+			other := r.Figures[i].judge()
+			words, cell = append(words, other.word), short(cmp.Or(other.ratio, other.subject))
 		}
-		cells[2], cells[3], cells[4] = cmp.Or(labels[beside], beside), amount(v.base, f.Base.Values, m.unit), amount(v.ratio, v.ratios, "")
+		beside = append(beside, cell)
+	}
+	word := slices.Max(words) // "met" is after "**missed**"
+	if missed := slices.Min(words); missed != word {
+		word = missed + " in some"
+	}
+	ours, _, _ := strings.Cut(f.Subject.Setup, ",")
+	cells := []string{f.Text, amount(v.subject, f.Subject.Values, m.unit), "", "", "", f.wanted(), word, ""}
+	if f.Base.Setup != "" {
+		base, _, _ := strings.Cut(f.Base.Setup, ",")
+		if base == ours {
+			base = "a pair alone"
+		}
+		cells[2], cells[3], cells[4] = cmp.Or(labels[base], base), amount(v.base, f.Base.Values, m.unit), amount(v.ratio, v.ratios, "")
 		if f.Metric != cpu {
 			cells[7] = short(median(f.Subject.CPU)) + " / " + short(median(f.Base.CPU))
 		}
 	}
-	return "| " + strings.Join(cells, " | ") + " |"
+	return "| " + strings.Join(slices.Insert(cells, 5, beside...), " | ") + " |"
 }
 
 // labels are what the page calls the other programs.

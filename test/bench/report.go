@@ -5,7 +5,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +17,10 @@ import (
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 
-// A report is all there is to know of a run. The page is made from it.
+// keptRuns is how many runs a file has: those of one page.
+const keptRuns = 2
+
+// A report is all there is to know of a run. The page is made from some, the last of which is the newest.
 type report struct {
 	Machine lab.Machine `json:"machine"`
 	Command string      `json:"command"`
@@ -66,6 +71,7 @@ const (
 	loss      = "% lost"
 	p50       = "µs, p50"
 	p99       = "µs, p99"
+	gbit      = "Gbit/s"
 	startTime = "ms"
 	anonymous = "MB"
 	resident  = "MB resident"
@@ -87,6 +93,7 @@ var metrics = map[string]metric{
 	loss:      {of: func(r rig.Result) float64 { return float64(r.Lost) * 100 / float64(r.Lost+r.Received) }, unit: "%"},
 	p50:       {of: func(r rig.Result) float64 { return float64(r.RTTP50NS) / 1e3 }, unit: "µs p50"},
 	p99:       {of: func(r rig.Result) float64 { return float64(r.RTTP99NS) / 1e3 }, unit: "µs p99"},
+	gbit:      {of: rig.Result.Gbit, unit: "Gbit/s", most: true},
 	startTime: {of: func(r rig.Result) float64 { return float64(r.WallNS) / 1e6 }, unit: "ms"},
 	anonymous: {of: func(r rig.Result) float64 { return float64(r.AnonymousKiB) * 1024 / 1e6 }, unit: "MB", median: true},
 	resident:  {of: func(r rig.Result) float64 { return float64(r.ResidentKiB) * 1024 / 1e6 }, unit: "MB", median: true},
@@ -158,12 +165,17 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// write puts the report into a file, if it has a name.
+// write adds the report to those in a file, if that has a name.
 func (r report) write(path string) error {
 	if path == "" {
 		return nil
 	}
-	out, err := json.Marshal(r)
+	runs, err := readReports(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	runs = append(runs, r)
+	out, err := json.Marshal(runs[max(0, len(runs)-keptRuns):])
 	if err != nil {
 		return fmt.Errorf("encode the figures: %w", err)
 	}
@@ -174,19 +186,21 @@ func (r report) write(path string) error {
 	return os.WriteFile(path, append(out, '\n'), 0o644)
 }
 
-// readReport reads what write wrote.
-func readReport(path string) (r report, err error) {
+// readReports reads what write wrote.
+func readReports(path string) (runs []report, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return r, fmt.Errorf("read figures: %w", err)
+		return nil, fmt.Errorf("read figures: %w", err)
 	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("read figures of %s: measure again: %w", path, err)
+	if err := json.Unmarshal(text, &runs); err != nil {
+		return nil, fmt.Errorf("read figures of %s: measure again: %w", path, err)
 	}
-	for _, f := range r.Figures {
-		if metrics[f.Metric].of == nil {
-			return r, fmt.Errorf("read figures of %s: nothing is known of %q: measure again", path, f.Metric)
+	for _, r := range runs {
+		for _, f := range r.Figures {
+			if metrics[f.Metric].of == nil {
+				return nil, fmt.Errorf("read figures of %s: nothing is known of %q: measure again", path, f.Metric)
+			}
 		}
 	}
-	return r, nil
+	return runs, nil
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -45,6 +46,7 @@ func rows() (all []row) {
 		{"Round trips", latencyRows()},
 		{"Eight to one", fanRows()},
 		{"Datagram clients", datagramRows()},
+		{"Through the gateway, iperf3 between the host and a kernel behind a TAP interface", gatewayRows()},
 		{"The simulated vmnet", vmnetRows()},
 		{"The Mac's program, run on Linux by test/machrun", macRows()},
 		{"Start, memory, idleness", restRows()},
@@ -203,6 +205,24 @@ func datagramRows() (all []row) {
 	}
 	d, floor := sized(between(rig.Daemon, rig.Passed), longest), sized(between(rig.Floor, rig.Passed), longest)
 	return append(all, row{key: "passed-large", text: "passed descriptors, 65,550 bytes", metric: rate, subject: d, base: floor})
+}
+
+// transfer is TCP between a guest and the host.
+func transfer(relay string, toGuest bool) setup {
+	return setup{name: fmt.Sprintf("%s, TCP, to the guest %t", relay, toGuest), relay: relay, run: func(b *bench, ctx context.Context) (rig.Result, error) {
+		return b.Transfer(ctx, relay, toGuest)
+	}}
+}
+
+// gatewayRows hold the gateway against those of others. passt of Debian 12 loses much of what guests send to a TAP interface.
+func gatewayRows() []row {
+	down, up := transfer(rig.Daemon, true), transfer(rig.Daemon, false)
+	return []row{
+		{key: "down-slirp", text: "host to guest", metric: gbit, subject: down, base: transfer(rig.Slirp, true), target: 1.2},
+		{key: "down-passt", text: "host to guest", metric: gbit, subject: down, base: transfer(rig.Passt, true), target: 1},
+		{key: "up-gvproxy", text: "guest to host", metric: gbit, subject: up, base: transfer(rig.Gvproxy, false), target: 1.7},
+		{key: "up-slirp", text: "guest to host", metric: gbit, subject: up, base: transfer(rig.Slirp, false)},
+	}
 }
 
 // vmnetRows hold the daemon against a C program on the same simulator.

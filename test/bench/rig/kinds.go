@@ -39,7 +39,9 @@ type Kind struct {
 func ownKinds() []Kind {
 	return []Kind{
 		{Name: Daemon, Command: Usernet(func(r *Rig) string { return r.opt.Daemon })},
-		{Name: DaemonSlow, Prepare: buildSlow, Command: Usernet(slowProgram)},
+		{Name: DaemonSlow, Command: Usernet(slowProgram), Prepare: func(ctx context.Context, r *Rig) error {
+			return r.BuildChanged(ctx, slowProgram(r), "cmd/socket_vmnet2", Slowness)
+		}},
 		{Name: DaemonMac, Prepare: buildMac, Command: func(r *Rig, l *Relay) ([]string, error) {
 			args, err := Usernet(macProgram)(r, l)
 			return append([]string{r.machrun}, args...), err
@@ -146,10 +148,6 @@ func buildMac(ctx context.Context, r *Rig) (err error) {
 }
 
 func slowProgram(r *Rig) string { return filepath.Join(r.lab.Dir, "slow", "socket_vmnet2") }
-
-func buildSlow(ctx context.Context, r *Rig) error {
-	return r.BuildChanged(ctx, slowProgram(r), "cmd/socket_vmnet2", Slowness)
-}
 
 // A Change is what is different in a program that is built from our sources.
 type Change struct {

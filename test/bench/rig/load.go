@@ -187,9 +187,9 @@ func (r *Relay) follow(out io.Reader, in io.Writer, mark func(event string)) (re
 			seen.Slots = append(seen.Slots, Slot{event.WallNS, event.RelayCPUNS, event.Received})
 			continue
 		case EventBegin:
-			begin, err = readSwitches(r.proc())
+			begin, err = switchesOf(r.PID())
 		case EventMeasured:
-			end, err = readSwitches(r.proc())
+			end, err = switchesOf(r.PID())
 			u, memErr := lab.UseOf(r.PID())
 			seen.AnonymousKiB, seen.ResidentKiB, err = uint64(u.Anon), uint64(u.RSS), errors.Join(err, memErr)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,10 @@ func testRig(t *testing.T) *Rig {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	return ForTest(t, Options{Daemon: self, Warm: 20 * time.Millisecond, Time: 200 * time.Millisecond})
+	r, err := New(t.Context(), Options{Daemon: self, Warm: 20 * time.Millisecond, Time: 200 * time.Millisecond})
+	cbuild.Must(t, "", err)
+	t.Cleanup(r.Close)
+	return r
 }
 
 func TestLoadThroughEveryRelay(t *testing.T) {

@@ -71,7 +71,7 @@ func New(ctx context.Context, o Options) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{opt: o, lab: l, kinds: append(ownKinds(), o.Kinds...), prepared: map[string]bool{}}
+	r := &Rig{opt: o, lab: l, kinds: slices.Concat(ownKinds(), otherGateways(), o.Kinds), prepared: map[string]bool{}}
 	var errRelays, errLoad error
 	r.relays, errRelays = compile(ctx, "relay", nil, "relaydgram.c", "wire.c")
 	r.loadgen, errLoad = compile(ctx, "load", nil, "clients.c", "conns.c", "io.c", "wire.c")
@@ -109,11 +109,15 @@ func (r *Rig) Build(ctx context.Context, out, pkg string, flags ...string) error
 }
 
 func (r *Rig) build(ctx context.Context, env []string, out, pkg string, flags ...string) error {
-	args := append([]string{"build", "-o", out}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, module+"/"+pkg)...)
+	return r.command(ctx, env, append(append([]string{"build", "-o", out}, flags...), module+"/"+pkg)...)
+}
+
+// command runs the go command.
+func (r *Rig) command(ctx context.Context, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), append(env, "CGO_ENABLED=0", "GOFLAGS=")...)
 	if msg, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w: %s", pkg, err, msg)
+		return fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, msg)
 	}
 	return nil
 }
