@@ -192,6 +192,20 @@ func TestWindow(t *testing.T) {
 	assert.Less(t, x.heard.Load(), before+2*window*64)
 }
 
+// TestHandled: what a gateway has handled before the call that gave it has returned is no longer ahead of it.
+func TestHandled(t *testing.T) {
+	n := startUp(t, Options{})
+	var wire []byte
+	for range window {
+		wire = frame.Append(wire, fakeguest.EthernetFrame(n.plan.MAC, net.HardwareAddr{2, 0, 0, 0, 0, 1}, fakeguest.TypeIPv4, make([]byte, 1500)))
+	}
+	for range 300 {
+		n.gw.DeliverFrom(uint64(1), frame.NewBatch(wire, window))
+	}
+	l := n.gw.life.Load()
+	require.Eventually(t, func() bool { return n.gw.queue.empty() && l.ahead.Load() < gateway.HandledFrames }, patience, time.Millisecond)
+}
+
 // TestLogLines: what a gateway logs is one line and not too many of them.
 func TestLogLines(t *testing.T) {
 	says := gateway.AppendMessage(nil, gateway.KindHello, gateway.Hello{Protocol: gateway.Protocol, Error: "become user 5: no"})
