@@ -242,16 +242,11 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// plainFile writes to f in socket_vmnet's form.
-func plainFile(f *os.File) *LogFile {
-	return &LogFile{FD: int(f.Fd()), note: func(w io.Writer) *slog.Logger { return NewLogger(w, slog.LevelInfo) }}
-}
-
 func TestLogFileDropsWhatIsNotRead(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
-	f := plainFile(w)
+	f := &LogFile{FD: int(w.Fd()), note: func(w io.Writer) *slog.Logger { return NewLogger(w, slog.LevelInfo) }}
 	line := []byte("INFO | " + strings.Repeat("x", 1000) + "\n")
 	began := time.Now()
 	const lines = 5000 // far more than a pipe holds

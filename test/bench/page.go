@@ -28,16 +28,16 @@ brackets are those of the rounds one by one. Frames are of 1514 bytes where noth
 or round trip, ours and the other's. The figures are those of run %d; of the others stand the ratios, or the figures of rows without one. A target
 is met when all runs that have the row meet it.
 `, r.Rounds, r.Time, len(runs))
-	columns := ""
+	var columns strings.Builder
 	for i := range others {
-		columns += fmt.Sprintf(" run %d |", i+1)
+		fmt.Fprintf(&columns, " run %d |", i+1)
 	}
 	section := ""
 	for _, f := range r.Figures {
 		if f.Section != section {
 			section = f.Section
 			fmt.Fprintf(&b, "\n## %s\n\n| | socket_vmnet2 | beside | | ratio |%s target | | CPU, ns |\n| %s |\n",
-				section, columns, strings.Join(slices.Repeat([]string{"---"}, 8+len(others)), " | "))
+				section, columns.String(), strings.Join(slices.Repeat([]string{"---"}, 8+len(others)), " | "))
 		}
 		fmt.Fprintln(&b, f.line(others))
 	}

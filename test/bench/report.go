@@ -40,6 +40,8 @@ type figure struct {
 	Base    side    `json:"base,omitzero"`
 }
 
+func (f figure) name() string { return f.Key }
+
 // A side is one set-up's rounds.
 type side struct {
 	Setup  string    `json:"setup"`

@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/prometheus/procfs"
+
 	"github.com/socket-vmnet2/socket_vmnet2/test/lab"
 )
 

@@ -195,15 +195,14 @@ func TestWindow(t *testing.T) {
 // TestHandled: what a gateway has handled before the call that gave it has returned is no longer ahead of it.
 func TestHandled(t *testing.T) {
 	n := startUp(t, Options{})
-	var wire []byte
-	for range window {
-		wire = frame.Append(wire, fakeguest.EthernetFrame(n.plan.MAC, net.HardwareAddr{2, 0, 0, 0, 0, 1}, fakeguest.TypeIPv4, make([]byte, 1500)))
-	}
+	f := fakeguest.EthernetFrame(n.plan.MAC, net.HardwareAddr{2, 0, 0, 0, 0, 1}, fakeguest.TypeIPv4, make([]byte, 1500))
+	many := frame.NewBatch(bytes.Repeat(frame.Append(nil, f), window), window)
 	for range 300 {
-		n.gw.DeliverFrom(uint64(1), frame.NewBatch(wire, window))
+		n.gw.DeliverFrom(uint64(1), many)
 	}
-	l := n.gw.life.Load()
-	require.Eventually(t, func() bool { return n.gw.queue.empty() && l.ahead.Load() < gateway.HandledFrames }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return n.gw.queue.empty() && n.gw.life.Load().ahead.Load() < gateway.HandledFrames
+	}, patience, time.Millisecond)
 }
 
 // TestLogLines: what a gateway logs is one line and not too many of them.

@@ -90,8 +90,7 @@ func (r *Rig) Transfer(ctx context.Context, kind string, toGuest bool) (res Resu
 	}
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).Output()
 	report, parseErr := lab.ParseIPerf(out)
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, failed.Stderr)
 	}
 	use, useErr := lab.UseOf(to.PID())

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/socket-vmnet2/socket_vmnet2/test/cbuild"
 )
 
 // testRig compiles the C programs; the daemon under test is never started.

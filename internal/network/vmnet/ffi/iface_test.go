@@ -27,14 +27,10 @@ import (
 // numbered makes a broadcast of n bytes that carries a number and a content that depends on it.
 func numbered(number uint64, n int) []byte {
 	f := make([]byte, n)
-	putNumbered(f, number)
-	return f
-}
-
-func putNumbered(f []byte, number uint64) {
 	copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5})
 	binary.BigEndian.PutUint64(f[14:], number)
 	copy(f[22:], rising[byte(number):])
+	return f
 }
 
 // rising is every byte one more than the last, for contents that depend on a number.
