@@ -158,7 +158,7 @@ func (g *gate) check(ctx context.Context) error {
 	for _, t := range open {
 		failures = append(failures, t.failure(g.base.Ratios[t.row.key]))
 	}
-	return errors.Join(append(failures, g.noGarbage(ctx), g.noDelay(ctx, rig.Daemon, pingTries))...)
+	return errors.Join(append(failures, g.noGarbage(ctx), g.noDelay(ctx))...)
 }
 
 // open are the rows among some that are not decided for the better.

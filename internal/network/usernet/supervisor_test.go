@@ -200,9 +200,8 @@ func TestHandled(t *testing.T) {
 	for range 300 {
 		n.gw.DeliverFrom(uint64(1), many)
 	}
-	require.Eventually(t, func() bool {
-		return n.gw.queue.empty() && n.gw.life.Load().ahead.Load() < gateway.HandledFrames
-	}, patience, time.Millisecond)
+	l := n.gw.life.Load()
+	require.Eventually(t, func() bool { return n.gw.queue.empty() && l.ahead.Load() < gateway.HandledFrames }, patience, time.Millisecond)
 }
 
 // TestLogLines: what a gateway logs is one line and not too many of them.
